@@ -1,0 +1,42 @@
+# Needs only make and Python 3.11 or newer; everything else is installed into $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := test
+.PHONY: demo test
+
+# ADAPT: name the example suites here. Add what makes documented convictions exit 0.
+demo: $(VENV)/.installed
+	$(BIN)/python -m pytest --once-chaos examples/five_cuts examples/refund_agent
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+# A stamp newer than pyproject.toml means there is nothing to install.
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "No '$(PYTHON)' on the PATH. Install Python 3.11 or newer, or name one: make PYTHON=python3.13" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c '$(SUPPORTED)' || { \
+	  echo "'$(PYTHON)' is $$($(PYTHON) --version 2>&1); 3.11 or newer is needed." >&2; \
+	  echo "Name a newer one: make PYTHON=python3.13" >&2; \
+	  exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  rm -f $(VENV)/bin/python; \
+	  echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; }

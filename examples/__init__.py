@@ -1,0 +1,1 @@
+"""Programs to point the harness at. They are ordinary code and know nothing of it."""

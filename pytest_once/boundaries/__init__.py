@@ -1,0 +1,141 @@
+"""Boundaries: the points where the process changes, or asks about, the world outside itself.
+
+`announce()` is the only way from a seam to the controller. In a process nobody explores it answers at once
+and costs one comparison.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pytest_once.site import Site, call_site
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A point the process is about to pass.
+
+    kind: the seam ("sqlite", "http", "file", "tool", "point").
+    target: what it touches, without machine-dependent parts ("agent.db COMMIT", "POST /v1/refunds").
+    site: the user's line. occurrence: 1 for the first passing of this (kind, target, site) in an incarnation.
+    provider: the fake that would receive the call, if one would. faults: soft faults the seam can perform here.
+    """
+
+    kind: str
+    target: str
+    site: Site
+    occurrence: int
+    provider: str | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        """Stable across unrelated edits; what a schedule refers to."""
+        return f"{self.kind}|{self.target}|{self.site.anchor}|{self.occurrence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the controller wants done at a boundary: nothing special, or one soft fault by name."""
+
+    fault: str | None = None
+
+
+GO = Order()
+
+
+class Announcer:
+    """The child's end: turns a seam's announcement into a Boundary and waits for the order."""
+
+    def __init__(self, ask: Callable[[Boundary], Order]) -> None:
+        self._ask = ask
+        self._passed: dict[tuple[str, str, str], int] = {}
+        self._one_at_a_time = threading.Lock()
+        self._inside: list[Boundary] | None = None
+
+    def announce(
+        self, kind: str, target: str, provider: str | None, faults: tuple[str, ...], site: Site | None
+    ) -> Order:
+        site = site or call_site()
+        with self._one_at_a_time:
+            identity = (kind, target, site.anchor)
+            occurrence = self._passed[identity] = self._passed.get(identity, 0) + 1
+            boundary = Boundary(kind, target, site, occurrence, provider, faults)
+            if self._inside is not None:
+                self._inside.append(boundary)
+                return GO
+            return self._ask(boundary)
+
+    def enter_atomic(self) -> list[Boundary]:
+        """From now on, boundaries of this process (a tool may use threads) are collected, not announced."""
+        self._inside = []
+        return self._inside
+
+    def leave_atomic(self) -> None:
+        self._inside = None
+
+
+_announcer: Announcer | None = None
+
+
+def connect(announcer: Announcer | None) -> None:
+    """Set this process's way to the controller; the child of a fork calls it, nobody else."""
+    global _announcer
+    _announcer = announcer
+
+
+def connected() -> Announcer | None:
+    """The way to the controller, or None in a process that nobody explores."""
+    return _announcer
+
+
+def announce(
+    kind: str,
+    target: str,
+    *,
+    provider: str | None = None,
+    faults: tuple[str, ...] = (),
+    site: Site | None = None,
+) -> Order:
+    """Say that this process is about to pass a boundary, and wait for the order.
+
+    Returns the order; a seam that offered no faults may ignore it. May not return at all: the controller may
+    kill the process here.
+    """
+    announcer = _announcer
+    return GO if announcer is None else announcer.announce(kind, target, provider, faults, site)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A URL prefix behind which a fake provider answers."""
+
+    prefix: str
+    provider: str
+
+
+_endpoints: list[Endpoint] = []
+
+
+def register_endpoint(prefix: str, provider: str) -> None:
+    """Let the HTTP seams know that requests to URLs beginning with `prefix` reach `provider`."""
+    endpoint = Endpoint(prefix.rstrip("/"), provider)
+    if endpoint not in _endpoints:
+        _endpoints.append(endpoint)
+
+
+def forget_endpoints() -> None:
+    """Drop all registered endpoints (a plain run is over)."""
+    _endpoints.clear()
+
+
+def endpoint_of(url: str) -> tuple[str, str] | None:
+    """(provider, path below the prefix) for a URL that a fake answers, else None."""
+    for endpoint in _endpoints:
+        rest = url[len(endpoint.prefix) :]
+        if url.startswith(endpoint.prefix) and rest[:1] in ("", "/", "?"):
+            path = rest.partition("?")[0] or "/"
+            return endpoint.provider, path
+    return None

@@ -1,0 +1,271 @@
+"""The file seam: changes of files below the tracked directories are announced before they happen.
+
+Renames, removals, links and directories are announced call by call; a file opened for writing before it is
+created or truncated, before what was buffered is written out (flush, or a full buffer), and before it is
+closed. Paths elsewhere cost one comparison. SQLite opens its files without Python and is not seen here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import re
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_once.boundaries import announce
+from pytest_once.boundaries.rebinding import Reference, rebind
+
+_PASSING = re.compile(
+    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?<=tmp)[a-z0-9_]{8}|(?<![0-9A-Za-z])(?=[a-f]*[0-9])[0-9a-f]{16,}"
+)
+"""Parts of names that differ from run to run: UUIDs, tempfile's names, long hexadecimal tokens."""
+
+_original_open = io.open
+_PATH_CALLS = ("remove", "unlink", "truncate", "mkdir", "rmdir")
+_PAIR_CALLS = ("replace", "rename", "link", "symlink")
+_SYNCS = tuple(name for name in ("fsync", "fdatasync") if hasattr(os, name))
+_DESCRIPTOR_CALLS = ("ftruncate", "write", "close")
+_WRITING_FLAGS = os.O_CREAT | os.O_TRUNC
+_originals: dict[str, Callable[..., Any]] = {
+    name: getattr(os, name) for name in (*_PATH_CALLS, *_PAIR_CALLS, *_SYNCS, *_DESCRIPTOR_CALLS, "open")
+}
+
+_roots: tuple[str, ...] = ()
+_descriptors: dict[int, str] = {}
+"""Open descriptors of tracked files, and how announcements name these."""
+
+
+def originals() -> tuple[object, ...]:
+    """What `install()` replaces: the parent looks for early references to these."""
+    return (_original_open, *_originals.values())
+
+
+def install(roots: Sequence[Path], early: Sequence[Reference] = ()) -> None:
+    """Announce file changes below the roots from now on; for a forked child only."""
+    global _roots
+    ways = (os.path.abspath, os.path.realpath)
+    _roots = tuple(dict.fromkeys(os.path.join(way(os.fspath(root)), "") for root in roots for way in ways))
+    _descriptors.clear()
+    replacements: dict[str, Callable[..., Any]] = {
+        "open": _os_open,
+        "truncate": _truncate,
+        "ftruncate": _ftruncate,
+        "write": _write,
+        "close": _close,
+        "mkdir": _mkdir,
+        **{name: _path_call(name) for name in ("remove", "unlink", "rmdir")},
+        **{name: _pair_call(name) for name in _PAIR_CALLS},
+        **{name: _sync(name) for name in _SYNCS},
+    }
+    for name, replacement in replacements.items():
+        rebind(early, _originals[name], replacement)
+        setattr(os, name, replacement)
+        # Some functions of os look for themselves in these sets of what the platform supports.
+        for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            if _originals[name] in supported:
+                supported.add(replacement)
+    rebind(early, _original_open, _open)
+    patched: Any = _open
+    io.open = builtins.open = patched
+
+
+def _tracked(path: Any, directory: int | None = None) -> str | None:
+    """How to name the path relative to the root that contains it; None if no root does."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        return None  # the real function says what is wrong with it
+    if not os.path.isabs(text) and directory is not None:
+        base = _descriptors.get(directory) or _directory_of(directory)
+        if base is None:
+            return None
+        text = os.path.join(base, text)
+    full = os.path.abspath(text)
+    for root in _roots:
+        if full.startswith(root):
+            return _PASSING.sub("*", full[len(root) :]).replace(str(os.getpid()), "*")
+    return None
+
+
+def _directory_of(descriptor: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return None
+
+
+def _path_call(name: str) -> Callable[..., Any]:
+    original = _originals[name]
+
+    def call(path: Any, *, dir_fd: int | None = None) -> Any:
+        shown = _tracked(path, dir_fd)
+        if shown is not None and _exists(path, dir_fd):
+            announce("file", f"{'remove' if name == 'unlink' else name} {shown}")
+        return original(path, dir_fd=dir_fd)
+
+    return call
+
+
+def _exists(path: Any, dir_fd: int | None) -> bool:
+    try:
+        os.lstat(path, dir_fd=dir_fd)
+    except OSError:
+        return False
+    return True
+
+
+def _mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+    shown = _tracked(path, dir_fd)
+    if shown is not None and not _exists(path, dir_fd):
+        announce("file", f"mkdir {shown}")
+    _originals["mkdir"](path, mode, dir_fd=dir_fd)
+
+
+def _pair_call(name: str) -> Callable[..., Any]:
+    original = _originals[name]
+
+    def call(src: Any, dst: Any, *positional: Any, **named: Any) -> Any:
+        shown = _tracked(dst, named.get("dst_dir_fd", named.get("dir_fd")))
+        if shown is None and name in ("replace", "rename"):
+            shown = _tracked(src, named.get("src_dir_fd"))  # moved out of the world
+        if shown is not None:
+            announce("file", f"{name} {shown}")
+        return original(src, dst, *positional, **named)
+
+    return call
+
+
+def _sync(name: str) -> Callable[[Any], None]:
+    original = _originals[name]
+
+    def sync(fd: Any) -> None:
+        shown = _descriptors.get(fd if isinstance(fd, int) else fd.fileno())
+        if shown is None:
+            original(fd)
+        else:
+            # The real one only matters when the machine dies, and takes longer than all the rest.
+            announce("file", f"{name} {shown}")
+
+    return sync
+
+
+def _truncate(path: Any, length: int) -> None:
+    shown = _descriptors.get(path) if isinstance(path, int) else _tracked(path)
+    if shown is not None:
+        announce("file", f"truncate {shown}")
+    _originals["truncate"](path, length)
+
+
+def _ftruncate(fd: int, length: int, /) -> None:
+    if fd in _descriptors:
+        announce("file", f"truncate {_descriptors[fd]}")
+    _originals["ftruncate"](fd, length)
+
+
+def _write(fd: int, data: Any, /) -> int:
+    if fd in _descriptors:
+        announce("file", f"write {_descriptors[fd]}")
+    written: int = _originals["write"](fd, data)
+    return written
+
+
+def _close(fd: int) -> None:
+    _descriptors.pop(fd, None)  # os.write has nothing left to write out
+    _originals["close"](fd)
+
+
+def _os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    shown = _tracked(path, dir_fd) if flags & (os.O_WRONLY | os.O_RDWR | _WRITING_FLAGS) else None
+    if shown is not None and (flags & os.O_TRUNC or (flags & os.O_CREAT and not _exists(path, dir_fd))):
+        announce("file", f"open {shown}")
+    fd: int = _originals["open"](path, flags, mode, dir_fd=dir_fd)
+    if shown is not None:
+        _descriptors[fd] = shown
+    return fd
+
+
+def _open(
+    file: Any,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    closefd: bool = True,
+    opener: Any = None,
+) -> Any:
+    def really() -> Any:
+        return _original_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+
+    if not any(letter in str(mode) for letter in "wxa+"):
+        return really()
+    if isinstance(file, int):
+        shown = _descriptors.get(file)
+        return really() if shown is None else _announcing(really(), shown, fresh=True)
+    shown = _tracked(file)
+    if shown is None:
+        return really()
+    if opener is not None:
+        # tempfile passes a directory and an opener that calls os.open, which announces by itself.
+        opened = really()
+        return _announcing(opened, _descriptors.get(opened.fileno(), shown), fresh=True)
+    fresh = "w" in mode or not os.path.exists(file)
+    if fresh and "r" not in mode:
+        announce("file", f"open {shown}")
+    return _announcing(really(), shown, fresh)
+
+
+def _announcing(opened: Any, shown: str, fresh: bool) -> Any:
+    """Make this one file object announce what it writes out; its class stays what it is."""
+    kind = type(opened)
+    alive = weakref.ref(opened)  # a cycle would delay the closing of files that are simply dropped
+    fd = opened.fileno()
+    _descriptors[fd] = shown
+    unbuffered = isinstance(opened, io.RawIOBase)
+    by_line = bool(getattr(opened, "line_buffering", False))
+    pending = fresh  # a new file's closing is announced even if others wrote to its descriptor
+    dirty = False
+    since_announced = 0
+    closing = False
+
+    def write(data: Any, /) -> int:
+        nonlocal pending, dirty, since_announced
+        since_announced += len(data) if isinstance(data, str) else memoryview(data).nbytes
+        full = since_announced >= io.DEFAULT_BUFFER_SIZE
+        if unbuffered or full or (by_line and "\n" in data):
+            since_announced = 0
+            announce("file", f"write {shown}")
+        pending = dirty = True
+        written: int = kind.write(alive(), data)
+        return written
+
+    def flush() -> None:
+        nonlocal pending, dirty, since_announced
+        if dirty and not closing:
+            pending, dirty, since_announced = False, False, 0
+            announce("file", f"flush {shown}")
+        kind.flush(alive())
+
+    def close() -> None:
+        nonlocal closing
+        now = alive()
+        if now is not None and not now.closed and not closing:
+            closing = True
+            if pending:
+                announce("file", f"close {shown}")
+            _descriptors.pop(fd, None)
+        kind.close(now)
+
+    opened.write, opened.flush, opened.close = write, flush, close
+    return opened
+
+
+def add_root(directory: Path) -> None:
+    """Track one more directory, in a child that is already watched."""
+    global _roots
+    added = {os.path.join(way(os.fspath(directory)), ""): None for way in (os.path.abspath, os.path.realpath)}
+    _roots = (*_roots, *added)

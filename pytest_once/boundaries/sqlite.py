@@ -1,0 +1,555 @@
+"""The sqlite3 seam: every durable change of a SQLite file is announced before it happens.
+
+Every connection the process opens gets a trace callback, which SQLite calls at the start of each statement,
+whoever issued it: `commit()`, `with connection`, an explicit COMMIT, `executescript`, aiosqlite's thread,
+SQLAlchemy. Only what makes a change durable is announced: the COMMIT (or outermost RELEASE) of a transaction
+that wrote something, and outside of transactions each writing statement. An autocommitting `... RETURNING` is
+announced again before its rows are fetched, because SQLite commits it when the last row has been taken.
+
+Connections also get
+- `PRAGMA synchronous=OFF`: a crash here is the death of the process, not of the machine;
+- date and time functions that follow the virtual clock. They are registered as deterministic, like the
+  built-in ones allowed in indexes and CHECK constraints: a schema with an index on `date(column)` could
+  otherwise not be opened at all. The price: an index on `date('now')`, which SQLite refuses, is accepted.
+
+Not seen: `sqlite3.Connection(...)` called directly, and the commit of a `Blob` closed later than its
+`blobopen()`, which is what is announced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import sys
+import threading
+import time
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pytest_once import clock
+from pytest_once.boundaries import announce
+from pytest_once.boundaries.rebinding import Reference, rebind
+from pytest_once.site import Site, call_site
+
+outside: list[str] = []
+"""Paths of SQLite files below no root that this process has opened; their changes are not in the world."""
+
+EXIT_UNANNOUNCED = 70
+"""Exit status of a process that could not announce a boundary and therefore must not pass it."""
+
+_SKIP = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
+_WORD = r"""(?:"[^"]+"|\[[^\]]+\]|`[^`]+`|'[^']+'|[\w$]+)"""
+_NAME = rf"({_WORD}(?:\s*\.\s*{_WORD})?)"
+_FLAGS = re.IGNORECASE | re.DOTALL
+_WRITES = (
+    ("INSERT INTO", re.compile(rf"INSERT\s+(?:OR\s+\w+\s+)?INTO\s+{_NAME}", _FLAGS)),
+    ("REPLACE INTO", re.compile(rf"REPLACE\s+INTO\s+{_NAME}", _FLAGS)),
+    ("UPDATE", re.compile(rf"UPDATE\s+(?:OR\s+\w+\s+)?{_NAME}", _FLAGS)),
+    ("DELETE FROM", re.compile(rf"DELETE\s+FROM\s+{_NAME}", _FLAGS)),
+)
+_SCHEMA = re.compile(
+    r"(CREATE|DROP|ALTER)\s+(?:TEMP\s+|TEMPORARY\s+|UNIQUE\s+|VIRTUAL\s+)*(TABLE|INDEX|VIEW|TRIGGER)\s+"
+    rf"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?{_NAME}",
+    _FLAGS,
+)
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
+_RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
+_RELEASE = re.compile(rf"RELEASE\s+(?:SAVEPOINT\s+)?{_NAME}", _FLAGS)
+_SAVEPOINT = re.compile(rf"SAVEPOINT\s+{_NAME}", _FLAGS)
+_ROLLBACK_TO = re.compile(r"ROLLBACK\s+(?:TRANSACTION\s+)?TO\b", re.IGNORECASE)
+_ATTACH = re.compile(r"ATTACH\s+(?:DATABASE\s+)?'((?:[^']|'')+)'", _FLAGS)
+_PRAGMA = re.compile(r"PRAGMA\s+(?:\w+\s*\.\s*)?(\w+)\s*([=(]?)", _FLAGS)
+_DURABLE_PRAGMAS = frozenset(
+    {"journal_mode", "user_version", "application_id", "schema_version", "auto_vacuum", "encoding"}
+)
+"""Pragmas whose value is stored in the file; all others set up the connection only."""
+_ACTING_PRAGMAS = frozenset({"optimize", "incremental_vacuum"})
+
+
+def _plain_name(quoted: str) -> str:
+    return re.sub(r"[\"\[\]`'\s]", "", quoted)
+
+
+def _written_by(verb: str, sql: str) -> tuple[str, str] | None:
+    """(short statement, what it writes) if the statement may change the file, else None."""
+    if verb in ("INSERT", "REPLACE", "UPDATE", "DELETE"):
+        for words, pattern in _WRITES:
+            if match := pattern.match(sql):
+                table = _plain_name(match[1])
+                return f"{words} {table}", table
+        return verb, verb.lower()
+    if verb == "WITH":
+        unquoted = _LITERAL.sub("''", sql)
+        for words, pattern in _WRITES:
+            if match := pattern.search(unquoted):
+                table = _plain_name(match[1])
+                return f"WITH {words} {table}", table
+        return None
+    if verb in ("CREATE", "DROP", "ALTER"):
+        if match := _SCHEMA.match(sql):
+            table = _plain_name(match[3])
+            return f"{verb} {match[2].upper()} {table}", table
+        return verb, "schema"
+    if verb in ("VACUUM", "REINDEX", "ANALYZE"):
+        return verb, verb.lower()
+    if verb == "PRAGMA" and (match := _PRAGMA.match(sql)):
+        name = match[1].lower()
+        if name in _ACTING_PRAGMAS or (match[2] and name in _DURABLE_PRAGMAS):
+            return f"PRAGMA {name}", name
+    return None
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What the seam knows about one connection.
+
+    file: how announcements name the database; None while nothing durable is attached. written: tables
+    written since the transaction began, in that order. savepoint: the one that began it, if one did.
+    returning: the statement that commits when its rows have been fetched. executing: inside one `execute()`;
+    announced: that call's statement has been announced (triggers make SQLite trace it again).
+    """
+
+    roots: tuple[str, ...]
+    file: str | None = None
+    written: dict[str, None] = field(default_factory=dict)
+    savepoint: str | None = None
+    returning: str | None = None
+    executing: bool = False
+    announced: bool = False
+    users_trace: Callable[[str], object] | None = None
+
+    def attach(self, path: str) -> None:
+        if path and self.file is None:
+            self.file = _shown(path, self.roots)
+
+    def statement_begins(self, connection: sqlite3.Connection, text: str) -> None:
+        sql = text[_SKIP.match(text).end() :]  # type: ignore[union-attr]  # matches the empty string
+        verb = sql[:12].partition(" ")[0].partition("\n")[0].partition(";")[0].upper()
+        if verb == "SELECT":
+            return
+        in_transaction = connection.in_transaction
+        if verb in ("COMMIT", "END"):
+            if in_transaction:
+                self._commits("COMMIT")
+        elif verb == "RELEASE":
+            match = _RELEASE.match(sql)
+            outermost = match is not None and _plain_name(match[1]).casefold() == self.savepoint
+            if in_transaction and outermost:
+                self._commits("RELEASE")
+        elif verb in ("BEGIN", "SAVEPOINT"):
+            if not in_transaction:
+                self.written.clear()
+                match = _SAVEPOINT.match(sql)
+                self.savepoint = _plain_name(match[1]).casefold() if match else None
+        elif verb == "ROLLBACK":
+            if not _ROLLBACK_TO.match(sql):
+                self.written.clear()
+        elif verb == "ATTACH":
+            if match := _ATTACH.match(sql):
+                self.attach(_path_of(match[1].replace("''", "'")))
+        elif self.file is not None and (written := _written_by(verb, sql)):
+            statement, what = written
+            if in_transaction:
+                self.written[what] = None
+            elif not (self.executing and self.announced):
+                self.announced = True
+                if _RETURNING.search(sql):
+                    self.returning = statement
+                announce("sqlite", f"{self.file} {statement}")
+
+    def _commits(self, verb: str) -> None:
+        # Without writes the commit changes nothing. A failed COMMIT comes again, so the tables are kept.
+        if self.file is not None and self.written:
+            announce("sqlite", f"{self.file} {verb} ({', '.join(self.written)})")
+
+
+class _WatchedCursor(sqlite3.Cursor):
+    """A cursor that announces an autocommitting RETURNING statement before its rows are taken."""
+
+    _once_returning: str | None = None
+
+    def execute(self, *arguments: Any) -> Any:
+        self._once_before_commit()
+        watch = _watch_of(self)
+        if watch is None:
+            return super().execute(*arguments)
+        watch.executing, watch.announced, watch.returning = True, False, None
+        try:
+            return super().execute(*arguments)
+        finally:
+            watch.executing = False
+            self._once_returning, watch.returning = watch.returning, None
+
+    def executemany(self, *arguments: Any) -> Any:
+        self._once_before_commit()
+        return super().executemany(*arguments)
+
+    def fetchone(self) -> Any:
+        self._once_before_commit()
+        return super().fetchone()
+
+    def fetchmany(self, *arguments: Any, **named: Any) -> Any:
+        self._once_before_commit()
+        return super().fetchmany(*arguments, **named)
+
+    def fetchall(self) -> Any:
+        self._once_before_commit()
+        return super().fetchall()
+
+    def __next__(self) -> Any:
+        self._once_before_commit()
+        return super().__next__()
+
+    def close(self) -> None:
+        self._once_before_commit()
+        super().close()
+
+    def __del__(self) -> None:
+        self._once_before_commit()
+
+    def _once_before_commit(self) -> None:
+        statement = self._once_returning
+        if statement is not None:
+            self._once_returning = None
+            watch = _watch_of(self)
+            if watch is not None and not self.connection.in_transaction:
+                announce("sqlite", f"{watch.file} {statement} (returned)")
+
+
+def _watch_of(cursor: sqlite3.Cursor) -> _Watch | None:
+    return getattr(cursor.connection, "_once_watch", None)
+
+
+_roots: tuple[str, ...] = ()
+
+
+class _WatchedConnection(sqlite3.Connection):
+    """What every connection of an incarnation is, besides what the user's `factory` makes of it."""
+
+    _once_watch: _Watch | None = None
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._once_begin_watching()
+
+    def _once_begin_watching(self) -> None:
+        # Also reached from the user's own __init__, which may already write.
+        if self._once_watch is None:
+            self._once_watch = watch = _Watch(_roots)
+            _prepare(self, watch)
+            sqlite3.Connection.set_trace_callback(self, _tracer(weakref.ref(self), watch))
+
+    def cursor(self, factory: Any = None) -> Any:
+        self._once_begin_watching()
+        if factory is None:
+            return super().cursor(_WatchedCursor)
+        if isinstance(factory, type) and issubclass(factory, sqlite3.Cursor):
+            return super().cursor(_subclass(_WatchedCursor, factory))
+        return super().cursor(factory)
+
+    # The C versions of these three make a plain cursor without asking cursor().
+
+    def execute(self, *arguments: Any) -> Any:
+        return self.cursor().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> Any:
+        return self.cursor().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        return self.cursor().executescript(*arguments)
+
+    def set_trace_callback(self, trace_callback: Callable[[str], object] | None) -> None:
+        self._once_begin_watching()
+        if self._once_watch is not None:
+            self._once_watch.users_trace = trace_callback
+
+    def backup(self, target: sqlite3.Connection, **named: Any) -> None:
+        watch = getattr(target, "_once_watch", None)
+        if watch is not None and watch.file is not None:
+            announce("sqlite", f"{watch.file} backup")
+        super().backup(target, **named)
+
+    def blobopen(self, table: str, *arguments: Any, **named: Any) -> Any:
+        watch = self._once_watch
+        if watch is not None and watch.file is not None and not named.get("readonly", False):
+            if self.in_transaction:
+                watch.written[table] = None
+            else:
+                announce("sqlite", f"{watch.file} blob in {table}")
+        return super().blobopen(table, *arguments, **named)
+
+
+def _tracer(connection: weakref.ref[sqlite3.Connection], watch: _Watch) -> Callable[[str], None]:
+    # Weak, because what SQLite itself refers to must never keep a dropped connection, and its locks, alive.
+    def trace(text: str) -> None:
+        alive = connection()
+        if alive is not None:
+            try:
+                watch.statement_begins(alive, text)
+            except BaseException:
+                # sqlite3 would swallow this and go on: the change would happen unannounced.
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(EXIT_UNANNOUNCED)
+        if watch.users_trace is not None:
+            watch.users_trace(text)
+
+    return trace
+
+
+def _prepare(connection: sqlite3.Connection, watch: _Watch) -> None:
+    # Not connection.execute(): the user's factory may override it.
+    cursor = sqlite3.Cursor(connection)
+    row_factory, connection.row_factory = connection.row_factory, None
+    try:
+        row = cursor.execute("PRAGMA database_list").fetchone()
+    finally:
+        connection.row_factory = row_factory
+    if row and row[2]:
+        watch.attach(str(row[2]))
+        _never_sync(connection, cursor)
+    cursor.close()
+    create = partial(sqlite3.Connection.create_function, connection, deterministic=True)
+    for name, function in _TIME_FUNCTIONS:
+        create(name, -1, function)
+    for name, function in _TIME_KEYWORDS:
+        create(name, 0, function)
+
+
+def _never_sync(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+    # The pragma reads the schema: it must neither wait for another connection's lock nor fail the connect.
+    wait_ms = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+    with suppress(sqlite3.DatabaseError):
+        cursor.execute("PRAGMA busy_timeout=0")
+        if not connection.in_transaction:
+            cursor.execute("PRAGMA synchronous=OFF")
+        else:
+            # 3.12's autocommit=False has begun one already, in which the pragma is refused.
+            begun: Any = connection
+            begun.autocommit = True
+            try:
+                cursor.execute("PRAGMA synchronous=OFF")
+            finally:
+                begun.autocommit = False
+    cursor.execute(f"PRAGMA busy_timeout={int(wait_ms)}")
+
+
+def _path_of(name: str) -> str:
+    """The file an ATTACH names, "" for memory and temporary databases."""
+    if name.startswith("file:"):
+        name, _, query = name[5:].partition("?")
+        if "mode=memory" in query:
+            return ""
+        name = unquote(name.removeprefix("//"))
+    return "" if name in ("", ":memory:") else os.path.realpath(name)
+
+
+def _shown(path: str, roots: Iterable[str]) -> str:
+    real = os.path.realpath(path)
+    for root in roots:
+        if real.startswith(root):
+            return real[len(root) :]
+    if real not in outside:
+        outside.append(real)
+    return os.path.basename(real)
+
+
+# Virtual time inside SQL.
+
+_built_in: sqlite3.Connection | None = None
+_built_in_lock = threading.Lock()
+
+
+def _ask_built_in(name: str, arguments: tuple[Any, ...]) -> Any:
+    """What SQLite's own date function answers, asked on a connection without overrides."""
+    global _built_in
+    with _built_in_lock:
+        if _built_in is None:
+            _built_in = _original_connect(":memory:", check_same_thread=False, isolation_level=None)
+        marks = ",".join("?" * len(arguments))
+        return _built_in.execute(f"SELECT {name}({marks})", arguments).fetchone()[0]
+
+
+def _now() -> str:
+    # Whole milliseconds, which is what SQLite's own 'now' has.
+    seconds, milliseconds = divmod(int(time.time() * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}"
+
+
+def _virtual(name: str, first: int, *arguments: Any) -> Any:
+    """The built-in function `name`, whose time value is argument number `first`, on the virtual clock."""
+    if len(arguments) == first and (first == 0 or arguments):
+        arguments = (*arguments, _now())
+    elif len(arguments) > first and isinstance(value := arguments[first], str):
+        word = value.lower()
+        if word == "now":
+            arguments = (*arguments[:first], _now(), *arguments[first + 1 :])
+        elif word in ("subsec", "subsecond"):
+            arguments = (*arguments[:first], _now(), *arguments[first:])
+    return _ask_built_in(name, arguments)
+
+
+_TIME_FUNCTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    *((name, partial(_virtual, name, 0)) for name in ("datetime", "date", "time", "julianday", "unixepoch")),
+    ("strftime", partial(_virtual, "strftime", 1)),
+)
+_TIME_KEYWORDS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("current_timestamp", partial(_virtual, "datetime", 0)),
+    ("current_date", partial(_virtual, "date", 0)),
+    ("current_time", partial(_virtual, "time", 0)),
+)
+
+# Taking over the ways to a connection.
+
+_original_connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+_subclasses: dict[tuple[type, type], type] = {}
+
+
+def _subclass(watched: type, users: type) -> type:
+    """A subclass of the user's class with our methods first; it keeps the user's name."""
+    if issubclass(users, watched):
+        return users
+    made = _subclasses.get((watched, users))
+    if made is None:
+        named = {"__module__": users.__module__, "__qualname__": users.__qualname__, "__doc__": users.__doc__}
+        bases = (watched,) if users in (sqlite3.Connection, sqlite3.Cursor) else (watched, users)
+        made = types.new_class(users.__name__, bases, {}, lambda namespace: namespace.update(named))
+        _subclasses[watched, users] = made
+    return made
+
+
+_FACTORY_POSITION = 5
+
+
+def _connect(*arguments: Any, **named: Any) -> Any:
+    """sqlite3.connect, but whatever connection it makes is watched."""
+    positional = len(arguments) > _FACTORY_POSITION
+    factory = arguments[_FACTORY_POSITION] if positional else named.get("factory", sqlite3.Connection)
+    if not (isinstance(factory, type) and issubclass(factory, sqlite3.Connection)):
+        return _watch_foreign(_original_connect(*arguments, **named))
+    watched = _subclass(_WatchedConnection, factory)
+    if positional:
+        arguments = (*arguments[:_FACTORY_POSITION], watched, *arguments[_FACTORY_POSITION + 1 :])
+    else:
+        named["factory"] = watched
+    return _original_connect(*arguments, **named)
+
+
+def _watch_foreign(made: Any) -> Any:
+    """Watch what a factory that is not a class returned, as far as that works without a subclass."""
+    if isinstance(made, sqlite3.Connection) and not isinstance(made, _WatchedConnection):
+        watch = _Watch(_roots)
+        _prepare(made, watch)
+        alive: Any = lambda: made  # noqa: E731 - plain connections take no weak references
+        made.set_trace_callback(_tracer(alive, watch))
+    return made
+
+
+def originals() -> tuple[object, ...]:
+    """What `install()` replaces: the parent looks for early references to these."""
+    return (_original_connect,)
+
+
+def install(roots: Sequence[Path], early: Sequence[Reference] = ()) -> None:
+    """Watch every SQLite connection this process opens from now on; for a forked child only.
+
+    roots: tracked directories; files are named relative to the one that contains them.
+    """
+    global _roots
+    _roots = tuple(os.path.join(os.path.realpath(root), "") for root in roots)
+    outside.clear()
+    rebind(early, _original_connect, _connect)
+    connect: Any = _connect
+    sqlite3.connect = connect
+    sqlite3.dbapi2.connect = connect
+    _hold_clock_for_aiosqlite()
+
+
+def _hold_clock_for_aiosqlite() -> None:
+    # Its thread is real work: other coroutines' virtual sleeps must not run on while it lasts.
+    core = sys.modules.get("aiosqlite.core")
+    execute = getattr(getattr(core, "Connection", None), "_execute", None)
+    if core is None or execute is None:
+        return
+
+    async def held_execute(self: Any, *arguments: Any, **named: Any) -> Any:
+        with clock.held():
+            return await execute(self, *arguments, **named)
+
+    core.Connection._execute = held_execute
+
+
+# Connections from before the fork.
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A connection to a file that the parent had open at the fork. file: as SQLite names it."""
+
+    connection: sqlite3.Connection
+    file: str
+
+
+def inherited_connections() -> list[Inherited]:
+    """The parent's open connections to files, before the fork; databases in memory are harmless."""
+    import gc
+
+    found = []
+    for thing in gc.get_objects():
+        # type(), not isinstance(): lazy proxies must not be woken up.
+        if issubclass(type(thing), sqlite3.Connection):
+            try:
+                cursor = sqlite3.Cursor(thing)
+                cursor.row_factory = None
+                file = str(cursor.execute("PRAGMA database_list").fetchone()[2])
+            except sqlite3.ProgrammingError as error:
+                if "thread" not in str(error):
+                    continue  # closed
+                file = "a database opened in another thread"
+            if file:
+                found.append(Inherited(thing, file))
+    return found
+
+
+def watch_inherited(inherited: Sequence[Inherited], report: Callable[[str, Site], None]) -> None:
+    """In the child: call `report(file, site)` when one of the parent's connections is used.
+
+    Such a connection shares locks and file offsets with the parent: what it does is not what a restarted
+    process would do. `report` normally does not return.
+    """
+    by_connection = {id(one.connection): one.file for one in inherited}
+    for one in inherited:
+
+        def trace(_sql: str, file: str = one.file) -> None:
+            report(file, call_site())
+
+        # Another thread's connection refuses; its thread is gone too, and aiosqlite is caught below.
+        with suppress(sqlite3.ProgrammingError):
+            one.connection.set_trace_callback(trace)
+    core = sys.modules.get("aiosqlite.core")
+    execute = getattr(getattr(core, "Connection", None), "_execute", None)
+    if core is None or execute is None or not inherited:
+        return
+
+    async def reporting_execute(self: Any, *arguments: Any, **named: Any) -> Any:
+        file = by_connection.get(id(getattr(self, "_connection", None)))
+        if file is not None:
+            report(file, call_site())
+        return await execute(self, *arguments, **named)
+
+    core.Connection._execute = reporting_execute
+
+
+def add_root(directory: Path) -> None:
+    """Track one more directory, in a child that is already watched."""
+    global _roots
+    _roots = (*_roots, os.path.join(os.path.realpath(directory), ""))

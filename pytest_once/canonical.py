@@ -1,0 +1,606 @@
+"""The logical form of a world: rows renamed until only what matters differs, and a digest of them.
+
+Two worlds are merged when their digests are equal, so every rule here errs towards keeping them apart: a name
+that is not recognised costs a search some states; two worlds wrongly taken for one cost a verdict.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import marshal
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+Cell: TypeAlias = int | float | str | bytes | None
+
+SHORTEST_TOKEN = 4
+"""Minted texts shorter than this are not renamed: "7" or "ok" would also occur where nobody minted them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the world.
+
+    place: "agent.db/tasks", "notes.txt", "ledger/effects". names: the columns; a file has ("content", ...),
+    a directory ("directory",), a link ("symlink",). ordered: whether the order among the place's rows means
+    something (False for a table WITHOUT ROWID, whose rows come sorted by keys that may be minted).
+    """
+
+    place: str
+    names: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    ordered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What is volatile in the worlds of one path.
+
+    tokens: texts minted by the path's randomness (uuids, hex, urlsafe base64, pids). columns: "place.column"
+    whose cells differ between two fault-free runs, as `differences` names them. ignore: the user's patterns,
+    matched against "place.column" and whole places ("tasks.attempts", "*.updated_at", "*.log"). clock_window:
+    virtual epoch seconds (lowest, highest) between which a number or timestamp is an instant; none is when
+    highest <= lowest. Leave a margin below the first instant: timestamps may be cut to the minute.
+    """
+
+    tokens: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
+    ignore: tuple[str, ...] = ()
+    clock_window: tuple[float, float] = (0.0, 0.0)
+
+    def with_tokens(self, tokens: frozenset[str]) -> Naming:
+        """The same naming with these tokens instead."""
+        return replace(self, tokens=tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How the worlds of two fault-free runs differ after renaming.
+
+    volatile: columns ("place.column") whose values differ. unstable: those of them in which even *which*
+    values are equal differs, so that renaming cannot hide it and only `ignore` can. structural: set when
+    places, row counts or column names differ, and says where; the other two are then empty.
+    """
+
+    volatile: frozenset[str] = frozenset()
+    unstable: frozenset[str] = frozenset()
+    structural: str | None = None
+
+
+# A scanned cell is the cell itself, or a tuple (cells never are) that starts with one of these tags:
+#   ("-",)                            ignored
+#   ("#", identity, type)             an int or blob which is a minted token
+#   ("@", instant, type, scale)       a number which is an instant (integer nanoseconds)
+#   ("text" | "bytes", pieces)        each is a str, ("~", identity, form) or ("@", (instant, ...), form)
+#   ("~", key, identities, instants)  a cell of a volatile column
+_Scan: TypeAlias = Any
+_IGNORED = ("-",)
+_PLAIN, _IGNORE, _VOLATILE = 0, 1, 2
+
+_SCALES = (1, 10**3, 10**6, 10**9)
+_SCANNERS = 128
+_ALNUM = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_RUN = re.compile("[0-9A-Za-z]+")
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_HEX = re.compile("(?:[0-9A-Fa-f]{2})+")
+_TIME = re.compile(
+    r"(?<![0-9A-Za-z])(?:"
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
+    r"(?: ?(Z|[+-]\d\d(?::?\d\d)?))?"
+    r"|(?<!\d\.)(\d{10,19})(?:\.(\d+))?"
+    r")(?![0-9A-Za-z])",
+    re.ASCII,
+)
+# Bound at import: the child's virtual clock replaces time.localtime, and this module must not follow it.
+_LOCALTIME = (time.localtime,)
+
+
+def _identity(token: str) -> str:
+    """What a token shares with its other forms: a uuid minted with dashes may be used without."""
+    return token.replace("-", "") if _UUID.fullmatch(token) else token
+
+
+class _Scanner:
+    """Finds the minted tokens and the instants of one naming in cells."""
+
+    def __init__(self, tokens: frozenset[str], window: tuple[float, float]) -> None:
+        # A token on word boundaries shows its first alphanumeric run as a whole run of the text; so one look-up
+        # a run finds every candidate, however many tokens there are.
+        self._by_run: dict[str, list[tuple[int, str, str, str]]] = {}
+        self._numbers: dict[int, str] = {}
+        self._blobs: dict[bytes, str] = {}
+        for token in tokens:
+            if len(token) < SHORTEST_TOKEN:
+                continue
+            identity = _identity(token)
+            if identity != token:
+                self._add_text(token, identity, "")
+                self._add_text(identity, identity, "h")
+            else:
+                self._add_text(token, identity, "h" if len(token) == 32 and _HEX.fullmatch(token) else "")
+            if _HEX.fullmatch(identity):
+                self._blobs[bytes.fromhex(identity)] = identity
+            if token.isascii() and token.isdigit() and str(int(token)) == token:
+                self._numbers[int(token)] = identity
+        for candidates in self._by_run.values():
+            candidates.sort(key=lambda candidate: (-len(candidate[1]), candidate[1]))
+        shortest = min(map(len, self._by_run), default=0)
+        self._runs = re.compile(f"[0-9A-Za-z]{{{shortest},}}") if shortest else None
+        low, high = window
+        self._windows = [(low * scale, high * scale, scale) for scale in _SCALES] if high > low else []
+        self._low, self._high = window
+
+    def _add_text(self, text: str, identity: str, suffix: str) -> None:
+        run = _RUN.search(text)
+        if run is not None:
+            candidate = (run.start(), text, identity, suffix)
+            candidates = self._by_run.setdefault(run.group(), [])
+            if candidate not in candidates:
+                candidates.append(candidate)
+
+    def scan(self, cell: Cell) -> _Scan:
+        kind = type(cell)
+        if kind is str:
+            pieces = self._pieces(cell)  # type: ignore[arg-type]
+            return cell if pieces is None else ("text", pieces)
+        if kind is int or kind is float:
+            if kind is int and cell in self._numbers:
+                return ("#", self._numbers[cell], "int")  # type: ignore[index]
+            for low, high, scale in self._windows:
+                if low <= cell <= high:  # type: ignore[operator]
+                    return ("@", _nanoseconds(cell, scale), kind.__name__, scale)  # type: ignore[arg-type]
+            return cell
+        if kind is bytes:
+            identity = self._blobs.get(cell)  # type: ignore[arg-type]
+            if identity is not None:
+                return ("#", identity, "bytes")
+            # latin-1 maps bytes to characters one to one, so text inside a blob is found as text.
+            pieces = self._pieces(cell.decode("latin-1"))  # type: ignore[union-attr]
+            return cell if pieces is None else ("bytes", pieces)
+        return cell
+
+    def _pieces(self, text: str) -> tuple[Any, ...] | None:
+        spans = self._token_spans(text) if self._runs is not None else []
+        if self._windows and len(text) >= 10:
+            spans = self._with_instants(text, spans)
+        if not spans:
+            return None
+        pieces: list[Any] = []
+        end = 0
+        for start, stop, piece in spans:
+            if start > end:
+                pieces.append(text[end:start])
+            pieces.append(piece)
+            end = stop
+        if end < len(text):
+            pieces.append(text[end:])
+        return tuple(pieces)
+
+    def _token_spans(self, text: str) -> list[tuple[int, int, Any]]:
+        assert self._runs is not None
+        spans: list[tuple[int, int, Any]] = []
+        end = 0
+        by_run = self._by_run
+        for run in self._runs.finditer(text):
+            candidates = by_run.get(run.group())
+            if candidates is None:
+                continue
+            for lead, token, identity, suffix in candidates:
+                start = run.start() - lead
+                stop = start + len(token)
+                if (
+                    start >= end
+                    and text.startswith(token, start)
+                    and (start == 0 or text[start - 1] not in _ALNUM)
+                    and (stop == len(text) or text[stop] not in _ALNUM)
+                ):
+                    spans.append((start, stop, ("~", identity, suffix)))
+                    end = stop
+                    break
+        return spans
+
+    def _with_instants(self, text: str, spans: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
+        found: list[tuple[int, int, Any]] = []
+        for match in _TIME.finditer(text):
+            start, stop = match.span()
+            if any(start < other_stop and other_start < stop for other_start, other_stop, _ in spans):
+                continue
+            piece = self._epoch(match) if match[9] else self._timestamp(match)
+            if piece is not None:
+                found.append((start, stop, piece))
+        return sorted(spans + found, key=lambda span: span[0]) if found else spans
+
+    def _epoch(self, match: re.Match[str]) -> _Scan | None:
+        whole, fraction = match[9], match[10] or ""
+        for low, high, scale in self._windows:
+            if low <= float(f"{whole}.{fraction}") <= high:
+                instant = int(whole + fraction) * 10**9 // (scale * 10 ** len(fraction))
+                # A fraction is a printed float, and is rounded as floats are.
+                return ("@", (_to_microsecond(instant) if fraction else instant,), f"e{scale}")
+        return None
+
+    def _timestamp(self, match: re.Match[str]) -> _Scan | None:
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        if hour > 23 or minute > 59 or second > 59:
+            return None
+        try:
+            days = date(year, month, day).toordinal() - 719163
+        except ValueError:
+            return None
+        seconds = days * 86400 + hour * 3600 + minute * 60 + second
+        below = int((match[7] or "").ljust(9, "0"))
+        offset = match[8]
+        if offset is None:
+            # Nobody says whether a timestamp without an offset is UTC or local; both readings are ranked.
+            local = seconds - _LOCALTIME[0](seconds).tm_gmtoff
+            local = seconds - _LOCALTIME[0](local).tm_gmtoff
+            readings = (seconds,) if local == seconds else (seconds, local)
+        elif offset == "Z":
+            readings = (seconds,)
+        else:
+            digits = offset[1:].replace(":", "").ljust(4, "0")
+            shift = int(digits[:2]) * 3600 + int(digits[2:]) * 60
+            readings = (seconds + shift if offset[0] == "-" else seconds - shift,)
+        if not any(self._low <= reading + below / 1e9 <= self._high for reading in readings):
+            return None
+        return ("@", tuple(reading * 10**9 + below for reading in readings), "")
+
+
+_scanner = lru_cache(maxsize=_SCANNERS)(_Scanner)
+
+
+def _to_microsecond(instant: int) -> int:
+    return (instant + 500) // 1000 * 1000
+
+
+def _nanoseconds(value: int | float, scale: int) -> int:
+    if isinstance(value, int):
+        return value * (10**9 // scale)
+    # A float of today's epoch resolves a quarter of a microsecond; rounded, it equals its printed forms.
+    return round(value * 1e6 / scale) * 1000
+
+
+@lru_cache(maxsize=4096)
+def _matches_place(place: str, ignore: tuple[str, ...]) -> bool:
+    """Whether a pattern names the place, or a directory or database which contains it."""
+    parts = place.split("/")
+    paths = ["/".join(parts[first:last]) for last in range(1, len(parts) + 1) for first in range(last)]
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignore for path in paths)
+
+
+@lru_cache(maxsize=4096)
+def _matches_column(place: str, name: str, ignore: tuple[str, ...]) -> bool:
+    parts = f"{place}.{name}".split("/")
+    paths = ["/".join(parts[first:]) for first in range(len(parts))]
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignore for path in paths)
+
+
+def _mask(scan: _Scan) -> Any:
+    """What is left of a scanned cell when every renamed value looks the same."""
+    if type(scan) is not tuple:
+        return scan
+    tag = scan[0]
+    if tag == "text" or tag == "bytes":
+        return (tag, "".join(piece if type(piece) is str else piece[0] for piece in scan[1]))
+    return (tag, *scan[2:]) if tag == "#" or tag == "@" else (tag,)
+
+
+def _instants(scan: _Scan) -> Iterator[int]:
+    if type(scan) is tuple:
+        if scan[0] == "@":
+            yield scan[1]
+        elif scan[0] == "~":
+            yield from scan[3]
+        elif scan[0] == "text" or scan[0] == "bytes":
+            for piece in scan[1]:
+                if type(piece) is not str and piece[0] == "@":
+                    yield from piece[1]
+
+
+def _as_volatile(cell: Cell, scan: _Scan) -> _Scan:
+    """The scan of a cell in a volatile column: its value becomes a name; links to tokens and to now stay."""
+    if cell is None or cell == "" or cell == b"":
+        return cell  # "nothing yet" is no random value, and what code decides by
+    identities: tuple[str, ...] = ()
+    if type(scan) is tuple:
+        if scan[0] == "#":
+            return scan
+        if scan[0] == "text" or scan[0] == "bytes":
+            if len(scan[1]) == 1 and scan[1][0][0] == "~":
+                return scan
+            identities = tuple(piece[1] for piece in scan[1] if type(piece) is not str and piece[0] == "~")
+    return ("~", (type(cell).__name__, cell), identities, tuple(_instants(scan)))
+
+
+@dataclass(slots=True)
+class _ScannedRow:
+    place: str
+    masked_place: str
+    place_scan: _Scan
+    names: tuple[str, ...]
+    scans: list[_Scan]
+
+    def order(self) -> tuple[str, str, tuple[int, ...]]:
+        """Where the row goes among rows in no meaningful order; the same however its tokens are spelled."""
+        instants = tuple(instant for scan in self.scans for instant in _instants(scan))
+        return self.masked_place, repr([_mask(scan) for scan in self.scans]), instants
+
+
+class Form:
+    """Rows scanned under a naming, to be rendered for a virtual time.
+
+    instants: the distinct instants in the rows (integer nanoseconds, ascending). Two times with the same
+    `slot` render alike.
+    """
+
+    def __init__(self, rows: Iterable[Row], naming: Naming) -> None:
+        scanner = _scanner(naming.tokens, naming.clock_window)
+        scan = scanner.scan
+        places: dict[tuple[str, tuple[str, ...]], tuple[str, _Scan, tuple[int, ...]] | None] = {}
+        in_order: list[_ScannedRow] = []
+        in_no_order: list[_ScannedRow] = []
+        for row in rows:
+            where = (row.place, row.names)
+            if where not in places:
+                places[where] = self._read_place(row, scanner, naming)
+            known = places[where]
+            if known is None:
+                continue
+            masked_place, place_scan, roles = known
+            if roles:
+                scans: list[_Scan] = [
+                    _IGNORED
+                    if role == _IGNORE
+                    else _as_volatile(cell, scan(cell))
+                    if role == _VOLATILE
+                    else scan(cell)
+                    for cell, role in zip(row.cells, roles, strict=True)
+                ]
+            else:
+                scans = [scan(cell) for cell in row.cells]
+            scanned = _ScannedRow(row.place, masked_place, place_scan, row.names, scans)
+            # A file named by a token comes wherever its name sorts, which must not decide any numbering.
+            (in_order if row.ordered and "~" not in _tags(place_scan) else in_no_order).append(scanned)
+        in_no_order.sort(key=_ScannedRow.order)
+        self.rows = in_order + in_no_order
+        ranked: set[int] = set()
+        beside: set[int] = set()
+        for found in self.rows:
+            for one in (found.place_scan, *found.scans):
+                if type(one) is tuple:
+                    (beside if one[0] == "~" else ranked).update(_instants(one))
+        # Random instants tell only whether they are past; ranked, they would shift the others at random.
+        self._ranked = ranked
+        self.instants: tuple[int, ...] = tuple(sorted(ranked | beside))
+
+    @staticmethod
+    def _read_place(row: Row, scanner: _Scanner, naming: Naming) -> tuple[str, _Scan, tuple[int, ...]] | None:
+        if naming.ignore and _matches_place(row.place, naming.ignore):
+            return None
+        place_scan = scanner.scan(row.place)
+        masked = place_scan if type(place_scan) is str else _mask(place_scan)[1]
+        roles = tuple(
+            _IGNORE
+            if naming.ignore and _matches_column(row.place, name, naming.ignore)
+            else _VOLATILE
+            if f"{masked}.{name}" in naming.columns
+            else _PLAIN
+            for name in row.names
+        )
+        return masked, place_scan, roles if any(roles) else ()
+
+    def slot(self, now_s: float) -> tuple[int, bool]:
+        """Where a time (virtual epoch seconds) lies: how many instants precede it, whether one is it."""
+        return slot(self.instants, now_s)
+
+    def render(self, now_s: float) -> list[tuple[Any, ...]]:
+        """The canonical rows at a virtual time (epoch seconds); the last one gives the rank of that time."""
+        now = _nanoseconds(float(now_s), 1)
+        rank = {instant: index for index, instant in enumerate(sorted({*self._ranked, now}))}
+        numbers: dict[str, int] = {}
+        # Counted apart: a column with random equalities must not renumber the tokens.
+        values: dict[Any, int] = {}
+
+        def number(identity: str) -> int:
+            return numbers.setdefault(identity, len(numbers) + 1)
+
+        def shown(scan: _Scan) -> Any:
+            if type(scan) is not tuple:
+                return scan
+            tag = scan[0]
+            if tag == "text" or tag == "bytes":
+                return (tag, "".join(map(shown_piece, scan[1])))
+            if tag == "@":
+                return ("@", rank[scan[1]], *scan[2:])
+            if tag == "#":
+                return ("~", number(scan[1]), *scan[2:])
+            if tag == "~":
+                sides = "".join("<" if at < now else ">" if at > now else "=" for at in scan[3])
+                name = values.setdefault(scan[1], len(values) + 1)
+                return ("~", name, scan[1][0], tuple(map(number, scan[2])), sides)
+            return scan
+
+        def shown_piece(piece: Any) -> str:
+            if type(piece) is str:
+                return str(piece).replace("~", "~~").replace("@", "@@")
+            if piece[0] == "~":
+                return f"~{number(piece[1])}{piece[2]}"
+            return f"@{'|'.join(str(rank[instant]) for instant in piece[1])}{piece[2]}"
+
+        rendered: list[tuple[Any, ...]] = []
+        for row in self.rows:
+            place = shown(row.place_scan)
+            rendered.append((place, row.names, tuple(map(shown, row.scans))))
+        rendered.append(("@now", rank[now]))
+        return rendered
+
+
+def _tags(scan: _Scan) -> list[str]:
+    return [piece[0] for piece in scan[1] if type(piece) is not str] if type(scan) is tuple else []
+
+
+def slot(instants: Sequence[int], now_s: float) -> tuple[int, bool]:
+    """Where a virtual time (epoch seconds) lies among ascending instants (nanoseconds)."""
+    now = _nanoseconds(float(now_s), 1)
+    index = bisect_left(instants, now)
+    return index, index < len(instants) and instants[index] == now
+
+
+def canonical_rows(rows: Iterable[Row], naming: Naming, now_s: float) -> list[tuple[Any, ...]]:
+    """The rows with volatile values renamed; equality among values, and order among instants, are kept.
+
+    now_s: virtual time in epoch seconds. Names are numbered in the order of the rows; rows whose order means
+    nothing come last. The final entry is the rank of now_s.
+    """
+    return Form(rows, naming).render(now_s)
+
+
+def digest(canonical: Sequence[tuple[Any, ...]]) -> str:
+    """32 hex digits which tell canonical forms apart, types included; not comparable across Python versions.
+
+    Raises TypeError for a cell that is not None, int, float, str or bytes (a store returned something else).
+    """
+    try:
+        # Version 2 writes every value in full with its type and length; later versions write references,
+        # which depend on whether equal objects happen to be the same object.
+        data = marshal.dumps(list(canonical), 2)
+    except ValueError as error:
+        message = (
+            "a row holds a cell that is not None, int, float, str or bytes; convert it in the store's rows()"
+        )
+        raise TypeError(message) from error
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def mask(text: str, tokens: frozenset[str]) -> str:
+    """The text with "~" in place of every minted token."""
+    scan = _scanner(tokens, (0.0, 0.0)).scan(text)
+    return text if type(scan) is str else str(_mask(scan)[1])
+
+
+def occurring(rows: Iterable[Row], tokens: frozenset[str]) -> frozenset[str]:
+    """Those of the tokens that occur in the rows, in any of the forms in which they would be renamed."""
+    scan = _scanner(tokens, (0.0, 0.0)).scan
+    found: set[str] = set()
+    for row in rows:
+        for one in (row.place, *row.cells):
+            scanned = scan(one)
+            if type(scanned) is tuple:
+                pieces = [scanned] if scanned[0] == "#" else scanned[1]
+                found.update(piece[1] for piece in pieces if type(piece) is tuple)
+    return frozenset(token for token in tokens if _identity(token) in found)
+
+
+def differences(
+    rows_a: Sequence[Row],
+    rows_b: Sequence[Row],
+    naming_a: Naming,
+    naming_b: Naming,
+    now_a: float,
+    now_b: float,
+) -> Difference:
+    """Compare the worlds of two fault-free runs, made under shifted clock and entropy, cell by cell.
+
+    now_a, now_b: virtual time of each, epoch seconds. Values explained by tokens and instants do not count.
+    """
+    found: set[str] = set()
+    while True:
+        form_a = Form(rows_a, replace(naming_a, columns=naming_a.columns | found))
+        form_b = Form(rows_b, replace(naming_b, columns=naming_b.columns | found))
+        structural = _structural(form_a.rows, form_b.rows)
+        if structural is not None:
+            return Difference(structural=structural)
+        masked, numbered = _differing_columns(form_a, form_b, now_a, now_b)
+        # Values first: one that no token explains may shift the numbers of all that follow, so columns that
+        # differ by number only are believed one at a time.
+        new = masked - found or set([name for name in numbered if name not in found][:1])
+        if not new:
+            return Difference(volatile=frozenset(found), unstable=frozenset(masked | set(numbered)))
+        found |= new
+
+
+def _structural(rows_a: list[_ScannedRow], rows_b: list[_ScannedRow]) -> str | None:
+    for a, b in zip_longest(rows_a, rows_b):
+        if a is not None and b is not None and a.masked_place == b.masked_place:
+            if a.names != b.names:
+                ours, theirs = ", ".join(a.names), ", ".join(b.names)
+                return f"{a.masked_place}: columns {ours} in one run, {theirs} in the other"
+            continue
+        # The place that comes out short is the one to name; the rows around it have only moved.
+        for row in (a, b):
+            if row is not None:
+                place = row.masked_place
+                count_a, count_b = (
+                    sum(one.masked_place == place for one in rows) for rows in (rows_a, rows_b)
+                )
+                if count_a != count_b:
+                    return f"{place}: {_count(count_a)} in one run, {_count(count_b)} in the other"
+        names = [row.masked_place if row is not None else "nothing" for row in (a, b)]
+        return f"{names[0]} in one run where the other has {names[1]}"
+    return None
+
+
+def _count(rows: int) -> str:
+    return f"{rows} row" if rows == 1 else f"{rows} rows"
+
+
+def _differing_columns(a: Form, b: Form, now_a: float, now_b: float) -> tuple[set[str], list[str]]:
+    masked: set[str] = set()
+    numbered: list[str] = []
+    rendered = zip(a.rows, b.rows, a.render(now_a), b.render(now_b), strict=False)
+    for row_a, row_b, shown_a, shown_b in rendered:
+        for index, name in enumerate(row_a.names):
+            column = f"{row_a.masked_place}.{name}"
+            if _encoded(_mask(row_a.scans[index])) != _encoded(_mask(row_b.scans[index])):
+                masked.add(column)
+            elif _encoded(shown_a[2][index]) != _encoded(shown_b[2][index]):
+                numbered.append(column)
+    return masked, numbered
+
+
+def _encoded(value: Any) -> bytes:
+    """For comparing with types: 1, 1.0 and True are equal in Python."""
+    return marshal.dumps(value, 2)
+
+
+def describe_changes(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> list[str]:
+    """What differs between two worlds, for a person: "agent.db/tasks.attempts: 3 -> 4".
+
+    Rows of one place are compared in order. Each difference is listed once.
+    """
+    places: dict[str, tuple[list[Row], list[Row]]] = {}
+    for side, rows in enumerate((rows_a, rows_b)):
+        for row in rows:
+            places.setdefault(row.place, ([], []))[side].append(row)
+    changes: dict[str, None] = {}
+    for place, (before, after) in places.items():
+        if len(before) != len(after):
+            changes[f"{place}: {_count(len(before))} -> {_count(len(after))}"] = None
+        for a, b in zip(before, after, strict=False):
+            if a.names != b.names:
+                changes[f"{place}: ({', '.join(a.names)}) -> ({', '.join(b.names)})"] = None
+                continue
+            for name, was, now in zip(a.names, a.cells, b.cells, strict=True):
+                if _encoded(was) != _encoded(now):
+                    label = place if name == "content" and len(a.names) <= 2 else f"{place}.{name}"
+                    changes[f"{label}: {_brief(was)} -> {_brief(now)}"] = None
+    return list(changes)
+
+
+def _brief(cell: Cell) -> str:
+    text = repr(cell)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def masked_text(text: str, naming: Naming) -> str:
+    """The text with every minted token and instant replaced by a fixed sign; equality is not kept."""
+    scan = _scanner(naming.tokens, naming.clock_window).scan(text)
+    return scan if isinstance(scan, str) else str(_mask(scan)[1])

@@ -1,0 +1,85 @@
+"""Randomness of an incarnation: a function of its seed, so that a schedule replays exactly.
+
+Another seed gives entirely other values; comparing two runs shows which stored values are random.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import os
+import random
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_once.boundaries.rebinding import Reference, rebind
+
+_SHORTEST_MINTED = 4
+"""Bytes below which a draw is too short to be recognised again in stored text."""
+_UUID_BYTES = 16
+_original_urandom = os.urandom
+
+
+def originals() -> tuple[object, ...]:
+    """What `install()` replaces: the parent looks for early references to these."""
+    return (_original_urandom,)
+
+
+def text_forms(drawn: bytes) -> list[str]:
+    """How code may write these random bytes: hex, URL-safe base64, and as a version 4 UUID."""
+    forms = [drawn.hex(), base64.urlsafe_b64encode(drawn).rstrip(b"=").decode()]
+    if len(drawn) == _UUID_BYTES:
+        as_uuid = uuid.UUID(bytes=drawn, version=4)
+        forms += [str(as_uuid), as_uuid.hex]
+    return forms
+
+
+def install(seed: bytes, mint: Callable[[list[str]], None], early: Sequence[Reference] = ()) -> None:
+    """Make randomness a function of `seed` from now on; for a forked child only.
+
+    mint: told the text forms of each draw of at least 4 bytes from the operating system's source.
+    """
+    draws = itertools.count()  # next() on it is atomic: threads never share a number
+
+    def stream(purpose: bytes, size: int) -> bytes:
+        return hashlib.shake_256(purpose + next(draws).to_bytes(8, "big") + seed).digest(size)
+
+    def urandom(size: int, /) -> bytes:
+        if size < 0:
+            raise ValueError("negative argument not allowed")
+        drawn = stream(b"urandom", size)
+        if size >= _SHORTEST_MINTED:
+            mint(text_forms(drawn))
+        return drawn
+
+    rebind(early, _original_urandom, urandom)
+    os.urandom = urandom
+    if hasattr(os, "getrandom"):
+        os.getrandom = lambda size, flags=0: urandom(size)
+    own_random: Any = random
+    own_random._urandom = urandom
+
+    seed_with = random.Random.seed
+
+    def seeded(self: random.Random, a: Any = None, version: int = 2) -> None:
+        # Unseeded generators ask the operating system below Python's os.urandom.
+        seed_with(self, stream(b"seed", 32) if a is None else a, version)
+
+    random_class: Any = random.Random
+    random_class.seed = seeded
+    random.seed(stream(b"global", 32))
+
+    # Without the C library's generator uuid1 takes time.time_ns and random.getrandbits.
+    own_uuid: Any = uuid
+    own_uuid._generate_time_safe = None
+    own_uuid._last_timestamp = None
+    if numpy_random := sys.modules.get("numpy.random"):
+        numpy_random.seed(int.from_bytes(stream(b"numpy", 4), "big"))
+    trio_run: Any = sys.modules.get("trio._core._run")
+    if trio_run is not None:
+        # trio shuffles the tasks of a batch on purpose.
+        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True
+        trio_run._r.seed(stream(b"trio", 32))

@@ -1,0 +1,113 @@
+"""What a picture proves: effects by logical key, promises of the contracts, and the state's digest."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from functools import partial
+from pathlib import Path
+
+from pytest_once.canonical import Naming, masked_text
+from pytest_once.checks import Counts, Mask, Oracle
+from pytest_once.ledger import Counter, Effect, Intent, LedgerSnapshot
+from pytest_once.life import Sight
+from pytest_once.scenario import ScenarioError
+from pytest_once.stores.directory import DirectorySnapshot
+from pytest_once.stores.ledger import LedgerPicture
+from pytest_once.stores.sqlite import query
+from pytest_once.world import World
+
+_KEPT = 512
+
+
+class Evidence:
+    """Reads pictures of one world. oracle: what the effects should be; set once the recording runs are done."""
+
+    oracle: Oracle
+
+    def __init__(self, world: World, naming: Naming) -> None:
+        self.naming = naming
+        self._world = world
+        self._effects: OrderedDict[str, tuple[Effect, ...]] = OrderedDict()
+        self._counters: list[Counter] | None = None
+
+    def digest(self, sight: Sight) -> str:
+        """The state that a sight shows."""
+        return self._world.digest(sight.picture, self._named(sight.tokens), sight.now_s)
+
+    def occurring(self, sight: Sight) -> frozenset[str]:
+        """Those of the random texts that are still somewhere in the world."""
+        return self._world.occurring(sight.picture, sight.tokens)
+
+    def mask(self, tokens: frozenset[str]) -> Mask:
+        """Replaces random texts and times in a text by fixed signs."""
+        return partial(masked_text, naming=self._named(tokens))
+
+    def counts(self, sight: Sight) -> Counts:
+        return self.oracle.count(self.effects(sight), self.mask(sight.tokens))
+
+    def effects(self, sight: Sight) -> tuple[Effect, ...]:
+        """All effects so far: the ledger's, then those of counted tables."""
+        known = self._effects.get(sight.picture.key)
+        if known is None:
+            ledger = self._ledger(sight)
+            counted = [effect for counter in ledger.counters() for effect in self._counted(counter, sight)]
+            known = (*ledger.effects(), *counted)
+            self._effects[sight.picture.key] = known
+            if len(self._effects) > _KEPT:
+                self._effects.popitem(last=False)
+        return known
+
+    def intents(self, sight: Sight) -> list[Intent]:
+        return self._ledger(sight).intents()
+
+    def contracts(self, sight: Sight) -> list[str]:
+        """What the providers in use promise, in sentences."""
+        declared = self._ledger(sight).providers()
+        if not declared:
+            return []
+        from once_fakes import Contract
+
+        return [
+            f"{provider.name}: {sentence}"
+            for provider in declared
+            for sentence in Contract.from_json(provider.contract).assumptions()
+        ]
+
+    def _named(self, tokens: frozenset[str]) -> Naming:
+        return Naming(tokens, self.naming.columns, self.naming.ignore, self.naming.clock_window)
+
+    def _ledger(self, sight: Sight) -> LedgerSnapshot:
+        for _, snapshot in sight.picture.snapshots:
+            if isinstance(snapshot, LedgerPicture):
+                return LedgerSnapshot(snapshot.data)
+        raise LookupError("a picture without a ledger")
+
+    def _counted(self, counter: Counter, sight: Sight) -> list[Effect]:
+        found = self._world.locate(Path(counter.path))
+        if found is None:
+            raise ScenarioError(
+                f"once.count({counter.path!r}): the file is in no tracked directory; put it below tmp_path or "
+                "once.path, or track its directory with once.track(...)"
+            )
+        store, relative = found
+        snapshot = dict(sight.picture.snapshots).get(store)
+        files = {entry.path: entry.data for entry in snapshot.entries} if isinstance(snapshot, DirectorySnapshot) else {}
+        if relative not in files:
+            return []
+        try:
+            rows = query(files[relative], files.get(f"{relative}-wal"), files.get(f"{relative}-journal"), counter.sql)
+        except sqlite3.Error as error:
+            raise ScenarioError(f"once.count({counter.path!r}, {counter.sql!r}): {error}") from None
+        effects: list[Effect] = []
+        for row in rows:
+            if len(row) != 2 or not isinstance(row[1], int) or row[1] < 0:
+                raise ScenarioError(
+                    f"once.count(..., {counter.sql!r}): each row must be (logical key, number of effects), not {row!r}"
+                )
+            payload = json.dumps({"key": str(row[0])}, sort_keys=True)
+            effects += [Effect(0, counter.name, "", str(row[0]), payload, 0)] * row[1]
+        return effects
+
+

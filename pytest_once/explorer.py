@@ -1,0 +1,484 @@
+"""The graph search: every state that any number of crashes can leave, until none is new.
+
+Nodes are states (digests of the world, and how often the call was delivered after it had completed). From each, one life
+without faults shows every crash state along its way, and one life for each soft fault shows what follows from it.
+The search is ordered by crashes, then soft faults, so that the first story found is a short one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_once.boundaries import Boundary
+from pytest_once.checks import Counts, Verdict
+from pytest_once.events import Listener, Progress, ViolationFound
+from pytest_once.evidence import Evidence
+from pytest_once.faults import DUPLICATE, END, LifePlan, PlannedFault, Schedule, mark_of
+from pytest_once.incarnation import Died, Ended, Hung, Misuse
+from pytest_once.judgement import Finding, judge_end, judge_moment, stuck
+from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_live
+from pytest_once.scenario import Expectations, Limits
+from pytest_once.world import PictureShelf
+
+RESTART_S = 1.0
+"""Virtual seconds that a restart takes at the least: a clock read after it shows another second."""
+
+
+class Unexplorable(Exception):
+    """The exploration cannot go on; the message says why and what to do. verdict: what to report."""
+
+    def __init__(self, verdict: Verdict, message: str, traceback: str = "", skipped: str | None = None) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.traceback = traceback
+        self.skipped = skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Where a life without faults leads: to another state, to an end, or nowhere."""
+
+    kind: Literal["state", "complete", "escalated", "failed", "violation", "loop", "unknown"]
+    node: int | None = None
+    finding: Finding | None = None
+
+
+@dataclass(slots=True)
+class Node:
+    """A state. lives: incarnations before it on the shortest known path; the path itself is (parent, life)."""
+
+    number: int
+    deliveries: int
+    crashes: int
+    faults: int
+    lives: int
+    parent: int | None
+    life: LifePlan | None
+    picture: int
+    now_s: float
+    tokens: frozenset[str]
+    counts: Counts
+    expanded: bool = False
+    onward: Onward | None = None
+
+
+@dataclass(slots=True)
+class Graph:
+    """What the search has found so far."""
+
+    nodes: list[Node] = field(default_factory=list)
+    findings: list[tuple[Finding, Schedule, tuple[str, ...]]] = field(default_factory=list)
+    crash_points: int = 0
+    bound: str = ""
+    matrix: dict[tuple[int, str], Onward] = field(default_factory=dict)
+    escalated: bool = False
+
+    @property
+    def crash_diameter(self) -> int:
+        return max((node.crashes for node in self.nodes), default=0)
+
+    def path(self, number: int) -> tuple[LifePlan, ...]:
+        lives: list[LifePlan] = []
+        node = self.nodes[number]
+        while node.parent is not None and node.life is not None:
+            lives.append(node.life)
+            node = self.nodes[node.parent]
+        return tuple(reversed(lives))
+
+
+Plan = tuple[tuple[int, str, bool], ...]
+"""Soft faults of one life by position: (index of the boundary, fault, whether it lasts)."""
+
+
+@dataclass(slots=True)
+class Explorer:
+    """Searches from a root picture. `run()` fills and returns the graph."""
+
+    stage: Stage
+    evidence: Evidence
+    shelf: PictureShelf
+    expectations: Expectations
+    limits: Limits
+    recorded: Life
+    root: Sight
+    listener: Listener
+    deadline: float
+    graph: Graph = field(default_factory=Graph)
+    _known: dict[tuple[str, int], int] = field(default_factory=dict)
+    _waiting: list[tuple[int, int, int]] = field(default_factory=list)
+    _hung: int = 0
+    still_changing: tuple[str, ...] = ()
+
+    def run(self) -> Graph:
+        """Search to closure or to a limit; `graph.bound` says which limit."""
+        self._arrive(self.root, 0, crashes=0, faults=0, parent=None, life=None)
+        while self._waiting:
+            number = heapq.heappop(self._waiting)[2]
+            node = self.graph.nodes[number]
+            if node.expanded:
+                continue
+            if bound := self._limit_reached():
+                self.graph.bound = bound
+                self._note_changes(node)
+                break
+            node.expanded = True
+            self._expand(node)
+            self.listener(
+                Progress(len(self.graph.nodes), self.stage.lives, self.graph.crash_points, len(self._waiting))
+            )
+        if not self.graph.bound:
+            self._find_stuck()
+        return self.graph
+
+    def _limit_reached(self) -> str:
+        if len(self.graph.nodes) > self.limits.max_states:
+            return f"max-states={self.limits.max_states}"
+        if time.monotonic() > self.deadline:
+            return f"deadline={self.limits.deadline_s:g}s"
+        return ""
+
+    def _note_changes(self, node: Node) -> None:
+        """Name the columns in which the last state differs from the one before: they may keep the search open."""
+        if node.parent is not None and not self.graph.nodes[node.parent].expanded:
+            return
+        picture = self.shelf.get(node.picture)
+        other = next((self.shelf.get(self.graph.nodes[n].picture) for _, _, n in self._waiting if n != node.number), None)
+        if other is not None:
+            changes = self.stage.world.changes(picture, other)
+            self.still_changing = tuple(dict.fromkeys(change.partition(":")[0] for change in changes))[:3]
+
+    # -- states --------------------------------------------------------------------------------------
+
+    def _arrive(
+        self, sight: Sight, deliveries: int, *, crashes: int, faults: int, parent: Node | None, life: LifePlan | None
+    ) -> int:
+        """Note a state; returns its number, old or new."""
+        digest = self.evidence.digest(sight)
+        lives = 0 if parent is None else parent.lives + 1
+        known = self._known.get((digest, deliveries))
+        if known is not None:
+            node = self.graph.nodes[known]
+            if node.expanded or (node.crashes, node.faults) <= (crashes, faults):
+                return known
+            self.shelf.drop(node.picture)
+        else:
+            known = len(self.graph.nodes)
+        node = Node(
+            known,
+            deliveries,
+            crashes,
+            faults,
+            lives,
+            None if parent is None else parent.number,
+            life,
+            self.shelf.put(sight.picture),
+            sight.now_s,
+            self.evidence.occurring(sight),
+            self.evidence.counts(sight),
+        )
+        if known == len(self.graph.nodes):
+            self.graph.nodes.append(node)
+        else:
+            self.graph.nodes[known] = node
+        self._known[digest, deliveries] = known
+        heapq.heappush(self._waiting, (crashes, faults, known))
+        return known
+
+    # -- expansion -----------------------------------------------------------------------------------
+
+    def _expand(self, node: Node) -> None:
+        picture = self.shelf.get(node.picture)
+        for after_s in self.expectations.restart_after_s if node.parent is not None else (0.0,):
+            birth = Birth(node.lives, 0, node.now_s + (RESTART_S + after_s if node.parent is not None else 0.0))
+
+            def live(plan: Plan, birth: Birth = birth) -> Life:
+                self.stage.world.put(picture)
+                return self.stage.live(birth, node.tokens, _follow(plan))
+
+            base = self.recorded if node.parent is None else live(())
+            onward = self._follow_up(node, base, (), after_s)
+            if node.onward is None:
+                node.onward = onward
+            for plan in self._plans(node, base, live, after_s):
+                if bound := self._limit_reached():
+                    self.graph.bound = bound
+                    break
+                del plan
+        self.shelf.drop(node.picture)
+
+    def _plans(self, node: Node, base: Life, live: Callable[[Plan], Life], after_s: float) -> Iterator[Plan]:
+        """Live each plan of soft faults in turn, fewest faults first; yields it afterwards."""
+        waiting: list[tuple[Plan, Life]] = [((), base)]
+        while waiting:
+            plan, life = waiting.pop(0)
+            if len(plan) >= self.limits.soft_faults:
+                continue
+            lasting = {life.passages[index].boundary.provider for index, _, lasts in plan if lasts}
+            for index, passage in enumerate(life.passages):
+                boundary = passage.boundary
+                if (plan and index <= plan[-1][0]) or boundary.provider in lasting:
+                    continue
+                for fault in boundary.faults:
+                    if fault not in self.limits.fault_kinds:
+                        continue
+                    for lasts in (False, True):
+                        longer = (*plan, (index, fault, lasts))
+                        if lasts and not self._called_again(after, boundary, index, fault):
+                            continue
+                        after = live(longer)
+                        onward = self._follow_up(node, after, longer, after_s, like=life)
+                        if node.parent is None and len(longer) == 1 and not lasts:
+                            self.graph.matrix[index, fault] = onward
+                        yield longer
+                        waiting.append((longer, after))
+
+    @staticmethod
+    def _called_again(life: Life, boundary: Boundary, index: int, fault: str) -> bool:
+        """Whether the provider was called again after a fault, so that a lasting fault would differ."""
+        return fault != DUPLICATE and any(
+            passage.boundary.provider == boundary.provider and fault in passage.boundary.faults
+            for passage in life.passages[index + 1 :]
+        )
+
+    def _follow_up(self, node: Node, life: Life, plan: Plan, after_s: float, like: Life | None = None) -> Onward:
+        """Judge a life, note the states it leaves at its crash points and its end."""
+        faults = _planned(life, plan)
+        if like is not None:
+            self._same_so_far(life, like, plan)
+        first = plan[-1][0] + 1 if plan else 0
+        path = self.graph.path(node.number)
+        for index in range(first, len(life.passages)):
+            sight = life.passages[index].sight
+            assert sight is not None
+            self.graph.crash_points += 1
+            crash = LifePlan(faults, mark_of(life.passages[index].boundary), after_s)
+            finding = judge_moment(self.evidence, sight)
+            if finding is not None:
+                return self._violated(finding, (*path, crash), life)
+            if index == 0 and not plan and not after_s:
+                number = node.number  # killed before it did anything: nothing has changed
+            else:
+                number = self._arrive(
+                    sight,
+                    node.deliveries,
+                    crashes=node.crashes + 1,
+                    faults=node.faults + len(plan),
+                    parent=node,
+                    life=crash,
+                )
+            if node.parent is None and not plan:
+                self.graph.matrix[index, "crash"] = Onward("state", number)
+        return self._end(node, life, LifePlan(faults, None, after_s), path, bool(plan))
+
+    def _end(self, node: Node, life: Life, ended: LifePlan, path: tuple[LifePlan, ...], faulty: bool) -> Onward:
+        last = life.last
+        assert last is not None
+        schedule = (*path, ended)
+        if not isinstance(life.ending, Ended):
+            return self._trouble(life, schedule)
+        finding = judge_moment(self.evidence, last) or judge_end(
+            self.evidence, self.expectations, last, life.ending
+        )
+        if life.ending.incarnation_was_read:
+            raise Unexplorable(
+                Verdict.INCONCLUSIVE,
+                "the body reads once.incarnation, so what it does depends on how often it was restarted and no "
+                "two states can be taken for the same; decide on what is stored instead",
+            )
+        if finding is not None:
+            return self._violated(finding, schedule, life)
+        faults = node.faults + len(ended.faults)
+        claim = life.ending.claim
+        self.graph.crash_points += 1
+        killed = LifePlan(ended.faults, END, ended.after_s)
+        unheard = self._arrive(
+            last, node.deliveries, crashes=node.crashes + 1, faults=faults, parent=node, life=killed
+        )
+        if node.parent is None and not faulty:
+            self.graph.matrix[len(life.passages), "crash"] = Onward("state", unheard)
+        if claim in ("none", "in_progress"):
+            number = self._arrive(
+                last, node.deliveries, crashes=node.crashes, faults=faults, parent=node, life=ended
+            )
+            return Onward("state", number)
+        if node.deliveries < self.expectations.redeliver:
+            self._arrive(
+                last, node.deliveries + 1, crashes=node.crashes, faults=faults, parent=node, life=ended
+            )
+        if claim == "unknown":
+            self.graph.escalated = True
+            return Onward("escalated")
+        return Onward("failed" if claim == "failed" else "complete")
+
+    def _trouble(self, life: Life, schedule: tuple[LifePlan, ...]) -> Onward:
+        """A life that neither ended nor was killed on purpose."""
+        ending = life.ending
+        if isinstance(ending, Misuse):
+            raise Unexplorable(
+                Verdict.ESCAPED_EFFECT if ending.code == "outside" else Verdict.INCONCLUSIVE,
+                f"{ending.message} ({ending.site})",
+            )
+        if isinstance(ending, Looped):
+            if not ending.progressing:
+                return Onward("loop")
+            detail = progressing_message(ending)
+        elif isinstance(ending, Hung):
+            self._hung += 1
+            detail = hung_message(ending, life)
+        else:
+            assert isinstance(ending, Died)
+            detail = died_message(ending, life)
+        onward = self._violated(Finding(Verdict.INCONCLUSIVE, None, None, None, detail), schedule, life)
+        if self._hung >= 3:
+            self.graph.bound = "three incarnations hung"
+            self._waiting.clear()
+        return onward
+
+    def _violated(self, finding: Finding, lives: tuple[LifePlan, ...], life: Life) -> Onward:
+        schedule = Schedule(lives)
+        hit = tuple(
+            step
+            for plan in lives
+            for step in (*(str(fault) for fault in plan.faults), *((f"x@{plan.crash}",) if plan.crash else ()))
+        )
+        self.graph.findings.append((finding, schedule, hit))
+        self.listener(ViolationFound(str(finding.verdict), str(finding.key or ""), str(schedule)))
+        return Onward("violation", None, finding)
+
+    def _same_so_far(self, life: Life, like: Life, plan: Plan) -> None:
+        """A life with a further fault must be the same as the one without it, up to that fault."""
+        index = plan[-1][0]
+        if len(life.passages) <= index and not isinstance(life.ending, Ended):
+            self._trouble(life, ())
+        ours = [passage.boundary.anchor for passage in life.passages[: index + 1]]
+        theirs = [passage.boundary.anchor for passage in like.passages[: index + 1]]
+        if ours != theirs:
+            at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+            raise Unexplorable(
+                Verdict.NONDETERMINISTIC,
+                "the same schedule was run twice from the same state and took different ways: "
+                f"boundary {at + 1} was {_named(like, at)}, then {_named(life, at)}. Remove what the body decides "
+                "by thread timing, iteration order of sets, or anything outside the tracked world",
+            )
+        one, other = life.passages[index].sight, like.passages[index].sight
+        if one is None or other is None or one.picture.key == other.picture.key:
+            return
+        if self.evidence.digest(one) != self.evidence.digest(other):
+            changes = self.stage.world.changes(other.picture, one.picture)
+            raise Unexplorable(
+                Verdict.NONDETERMINISTIC,
+                "the same schedule was run twice from the same state and left different worlds before "
+                f"{_named(life, index)}: {'; '.join(changes[:3]) or 'order of rows'}. Make the value a function of "
+                "the stored state, or name the column in ignore= if it never decides anything",
+            )
+
+    # -- liveness ------------------------------------------------------------------------------------
+
+    def _find_stuck(self) -> None:
+        """Every state must lead to completion by lives without faults. Those already delivered once have."""
+        fate: dict[int, bool] = {}
+        for node in self.graph.nodes:
+            way: list[int] = []
+            number: int | None = node.number
+            alive: bool | None = None
+            while number is not None and alive is None:
+                if number in fate:
+                    alive = fate[number]
+                elif number in way:
+                    alive = False
+                    self._stuck(number, way[way.index(number) :])
+                else:
+                    way.append(number)
+                    onward = self.graph.nodes[number].onward
+                    if onward is None or onward.kind not in ("state", "loop"):
+                        alive = True
+                    elif onward.kind == "loop":
+                        alive = self.graph.nodes[number].deliveries > 0
+                        if not alive:
+                            self._stuck(number, [number])
+                    else:
+                        number = onward.node
+            for passed in way:
+                fate[passed] = bool(alive)
+
+    def _stuck(self, number: int, cycle: list[int]) -> None:
+        node = self.graph.nodes[number]
+        if node.deliveries > 0:
+            return
+        lives = (*self.graph.path(number), *(LifePlan() for _ in range(len(cycle))))
+        finding = stuck(self.evidence, node.counts, len(cycle))
+        self.graph.findings.append((finding, Schedule(lives), (f"state {number}",)))
+
+
+def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
+    """Director for a plan: faults at their positions; pictures only where something may be new."""
+    if not plan:
+        return let_live
+    at = {index: fault for index, fault, _ in plan}
+    look_from = plan[-1][0]
+    lasting: dict[str | None, str] = {}
+    lasts = {index: lasts for index, _, lasts in plan}
+
+    def direct(index: int, boundary: Boundary) -> Decision:
+        fault = at.get(index)
+        if fault is not None and lasts[index]:
+            lasting[boundary.provider] = fault
+        if fault is None and boundary.provider is not None:
+            fault = lasting.get(boundary.provider)
+        if fault not in boundary.faults:
+            fault = None
+        return Decision(fault=fault, look=index >= look_from)
+
+    return direct
+
+
+def _planned(life: Life, plan: Plan) -> tuple[PlannedFault, ...]:
+    if len(life.passages) <= max((index for index, _, _ in plan), default=-1):
+        return ()  # it did not come that far; _same_so_far reports it
+    return tuple(
+        PlannedFault(fault, mark_of(life.passages[index].boundary), lasts) for index, fault, lasts in plan
+    )
+
+
+def _named(life: Life, index: int) -> str:
+    if index >= len(life.passages):
+        return "the end"
+    boundary = life.passages[index].boundary
+    return f"{boundary.target} at {boundary.site}"
+
+
+def last_place(life: Life) -> str:
+    """Where a life was last heard of, in words."""
+    return f"after {_named(life, len(life.passages) - 1)}" if life.passages else "before its first boundary"
+
+
+def hung_message(hung: Hung, life: Life) -> str:
+    """What to tell about a silent incarnation."""
+    stack = f"\nIts threads were at:\n{hung.stack}" if hung.stack else ""
+    return (
+        f"an incarnation was silent for {hung.seconds:g}s {last_place(life)} and was killed. Likely causes: a wait "
+        "without a time-out; a lock, thread pool, event loop or aiosqlite connection made before the incarnation "
+        "(module or session fixture: make it function-scoped); a loop on the clock without sleeping (time is "
+        f"virtual and moves by sleeps and boundaries).{stack}"
+    )
+
+
+def died_message(died: Died, life: Life) -> str:
+    """What to tell about an incarnation that went away by itself."""
+    return (
+        f"an incarnation ended by itself ({died.how}) {last_place(life)}, without saying how the call went. "
+        "os._exit, a fatal signal or a crashing extension cannot be judged: let the body return or raise, and leave the "
+        "killing to the explorer"
+    )
+
+
+def progressing_message(looped: Looped) -> str:
+    """What to tell about an incarnation that goes on and on."""
+    return (
+        f"an incarnation passed {looped.boundaries} boundaries and was still making new states; give the loop a "
+        "limit in the code, or a smaller job in the test"
+    )

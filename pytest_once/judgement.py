@@ -1,0 +1,88 @@
+"""What one moment, or one end of a life, says against exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_once.checks import Counts, LogicalKey, Verdict
+from pytest_once.evidence import Evidence
+from pytest_once.incarnation import Ended
+from pytest_once.life import Sight
+from pytest_once.scenario import Expectations
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict with its key and counts, before anybody has confirmed it."""
+
+    verdict: Verdict
+    key: LogicalKey | None
+    expected: int | None
+    actual: int | None
+    detail: str
+
+    @property
+    def subject(self) -> tuple[Verdict, LogicalKey | None]:
+        """What makes two findings say the same."""
+        return self.verdict, self.key
+
+
+def judge_moment(evidence: Evidence, sight: Sight) -> Finding | None:
+    """Safety: no key may have more effects than intended, at any moment."""
+    excess = evidence.oracle.excess(evidence.counts(sight))
+    for key, n in excess.items():
+        intended = evidence.oracle.intended.get(key, 0)
+        if key in evidence.oracle.intended:
+            detail = f"{n} effects for one intent; {intended} intended"
+        else:
+            detail = (
+                "an effect that the fault-free run does not have. If it is the same intent with another payload, "
+                "say so with key= or once.intend(...)"
+            )
+        return Finding(Verdict.DUPLICATE, key, intended, n, detail)
+    return None
+
+
+def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended: Ended) -> Finding | None:
+    """The claim that a life's end makes, against the ledger."""
+    missing = evidence.oracle.missing(evidence.counts(last))
+    if ended.claim == "done":
+        for key, n in missing.items():
+            intended = evidence.oracle.intended[key]
+            return Finding(
+                Verdict.OMISSION, key, intended, n, f"it says that it is done, with {n} of {intended} effects"
+            )
+    if ended.claim == "failed" and not missing and evidence.oracle.intended:
+        key = next(iter(evidence.oracle.intended))
+        intended = evidence.oracle.intended[key]
+        return Finding(
+            Verdict.FALSE_FAILURE,
+            key,
+            0,
+            intended,
+            f"it reports a definite failure ({ended.error or 'by claim'}) although the effect happened",
+        )
+    if ended.claim == "unknown" and not expectations.blocked:
+        key = next(iter(missing), None)
+        return Finding(
+            Verdict.ESCALATED,
+            key,
+            None if key is None else evidence.oracle.intended[key],
+            None if key is None else missing[key],
+            "it gave up and says that it does not know; if that is a right answer here, allow it with "
+            'blocked=(TheException,) or blocked=("unknown",)',
+        )
+    return None
+
+
+def stuck(evidence: Evidence, counts: Counts, rounds: int) -> Finding:
+    """Liveness: lives without faults come back to the same state after so many rounds and never complete."""
+    missing = evidence.oracle.missing(counts)
+    key = next(iter(missing), None)
+    again = "the same state comes back" if rounds <= 1 else f"the same {rounds} states come back"
+    detail = f"nothing fails any more, yet it never completes: after each further restart {again}"
+    if key is None:
+        return Finding(
+            Verdict.STUCK, None, None, None, f"{detail}; every intended effect is there, but it cannot say so"
+        )
+    return Finding(Verdict.STUCK, key, evidence.oracle.intended[key], missing[key], detail)

@@ -1,0 +1,42 @@
+"""What becomes of the fault-free run when one thing goes wrong in it, and nothing afterwards."""
+
+from __future__ import annotations
+
+from pytest_once.checks import Oracle, Verdict
+from pytest_once.explorer import Graph, Onward
+from pytest_once.life import Life
+from pytest_once.report import MatrixRow
+
+
+def rows(graph: Graph, recorded: Life, oracle: Oracle) -> tuple[MatrixRow, ...]:
+    """One row for each crash point of the recorded life."""
+    table: list[MatrixRow] = []
+    for index in range(len(recorded.passages) + 1):
+        outcomes = {
+            what: _outcome(graph, onward, oracle)
+            for (position, what), onward in graph.matrix.items()
+            if position == index
+        }
+        boundary = recorded.passages[index].boundary if index < len(recorded.passages) else None
+        table.append(MatrixRow(boundary, outcomes))
+    return tuple(table)
+
+
+def _outcome(graph: Graph, onward: Onward | None, oracle: Oracle) -> str:
+    passed: set[int] = set()
+    while onward is not None and onward.kind == "state" and onward.node is not None:
+        if onward.node in passed:
+            return "stuck"
+        passed.add(onward.node)
+        onward = graph.nodes[onward.node].onward
+    if onward is None:
+        return "?"
+    if onward.kind == "violation" and onward.finding is not None:
+        return _in_short(onward.finding.verdict, onward.finding.actual)
+    return {"complete": "once", "escalated": "unsure", "failed": "failed", "loop": "stuck"}.get(onward.kind, "?")
+
+
+def _in_short(verdict: Verdict, actual: int | None) -> str:
+    if verdict in (Verdict.DUPLICATE, Verdict.OMISSION) and actual is not None:
+        return f"{actual}x"
+    return {Verdict.STUCK: "stuck", Verdict.ESCALATED: "unsure", Verdict.FALSE_FAILURE: "lied"}.get(verdict, "?")

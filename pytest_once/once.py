@@ -1,0 +1,292 @@
+"""The `once` fixture: what a test says to the explorer, and the world it may use.
+
+In a process that nobody explores everything works too, plainly: no faults, no crashes, effects still counted.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from pytest_once import boundaries
+from pytest_once.boundaries import Boundary, Order, announce
+from pytest_once.calls import MakeError, perform, perform_async
+from pytest_once.faults import CALL_FAULTS
+from pytest_once.ledger import Ledger, canonical_payload
+from pytest_once.scenario import ScenarioError
+from pytest_once.site import Site
+
+if TYPE_CHECKING:
+    from once_fakes import Contract, Provider
+
+    from pytest_once.clock import Clock
+    from pytest_once.incarnation import Channel
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CLAIMS = ("done", "failed", "unknown", "in_progress")
+
+
+class Once:
+    """What outlives the process (path, ledger, clock) and what the test declares.
+
+    path: a directory of the world, memory-backed where the machine allows. serve: address of the loopback
+    provider server, started when first asked for.
+    """
+
+    def __init__(self, path: Path, ledger: Ledger, serve: Callable[[], str]) -> None:
+        self.path = path
+        self.ledger = ledger
+        self._serve = serve
+        self._channel: Channel | None = None
+        self._clock: Clock | None = None
+        self._number = 0
+        self._claim: str | None = None
+        self._providers: dict[str, Provider] = {}
+        self.incarnation_was_read = False
+
+    # -- providers and tools -------------------------------------------------------------------------
+
+    def provider(
+        self,
+        name: str,
+        *,
+        contract: str | Contract = "none",
+        base_url: str | None = None,
+        key_field: str | None = None,
+    ) -> Provider:
+        """A fake provider whose ledger counts the effects.
+
+        contract: a Contract or its name ("none", "client_key"). base_url: the address that `router` answers.
+        key_field: dotted path of the payload field that holds the logical key ("metadata.order").
+        Raises ValueError for an unknown contract, or if the name was declared with another one.
+        """
+        from once_fakes import Provider, contract_named
+
+        promised = contract_named(contract) if isinstance(contract, str) else contract
+        known = self._providers.get(name)
+        if known is None or known.contract != promised:
+            known = Provider(name, promised, self.ledger, self._serve, base_url=base_url, key_field=key_field)
+            self._providers[name] = known
+        return known
+
+    def tool(
+        self,
+        fn: Callable[P, T],
+        *,
+        name: str | None = None,
+        key: str | Callable[..., str] | None = None,
+        counted: bool = True,
+        atomic: bool = False,
+        timeout_error: MakeError = TimeoutError,
+        reset_error: MakeError = ConnectionResetError,
+        refused_error: MakeError = ConnectionRefusedError,
+    ) -> Callable[P, T]:
+        """Wrap a callable, sync or async, that acts on the outside world: crashes and soft faults happen around it.
+
+        Each call that returns is one effect in the ledger under `key` (text, or a function of the call's
+        arguments; without it, the arguments are the identity). A call that raises counts as no effect.
+        counted=False: only a boundary; its effects are counted elsewhere (a provider inside, or `once.count`).
+        A counted tool is one step. If it changes the world in more than one step inside, that is an error
+        unless atomic=True says that nobody can see it half done.
+        timeout_error, reset_error, refused_error: make the exceptions its caller sees when an answer is lost.
+        """
+        called = name or getattr(fn, "__name__", type(fn).__name__)
+        if not callable(fn):
+            raise ScenarioError(f"once.tool needs something callable, not {fn!r}")
+
+        def begin() -> Order:
+            return announce("tool", called, provider=called, faults=CALL_FAULTS)
+
+        def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            logical = key(*args, **kwargs) if callable(key) else key
+            self.ledger.record_call(called, "", logical, canonical_payload(_arguments(fn, args, kwargs)))
+
+        errors: dict[str, MakeError] = {
+            "timeout_error": timeout_error,
+            "reset_error": reset_error,
+            "refused_error": refused_error,
+        }
+
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
+
+            @functools.wraps(fn)
+            async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                async def act() -> Any:
+                    if not counted:
+                        return await fn(*args, **kwargs)  # type: ignore[misc]
+                    with _OneStep(self, called, atomic):
+                        result = await fn(*args, **kwargs)  # type: ignore[misc]
+                        record(args, kwargs)
+                        return result
+
+                return await perform_async(begin(), act, **errors)
+
+            return call_async  # type: ignore[return-value]
+
+        @functools.wraps(fn)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            def act() -> T:
+                if not counted:
+                    return fn(*args, **kwargs)
+                with _OneStep(self, called, atomic):
+                    result = fn(*args, **kwargs)
+                    record(args, kwargs)
+                    return result
+
+            return perform(begin(), act, **errors)
+
+        return call
+
+    def boundary(self, name: str) -> None:
+        """A named crash point."""
+        if not name:
+            raise ScenarioError("once.boundary needs a name: it is what reports and schedules call the point")
+        announce("point", name)
+
+    # -- what is intended ----------------------------------------------------------------------------
+
+    def intend(self, key: str, count: int = 1, *, provider: str | None = None) -> None:
+        """Say how many effects a logical key should end with: 1, or 0, or n, at each provider operation that names it.
+
+        An effect belongs to the key when its payload or path contains it as a whole word, or when the tool or
+        provider names it. provider: only effects of this provider are meant.
+        """
+        if not key or not isinstance(key, str):
+            raise ScenarioError(f"once.intend({key!r}): a logical key is text")
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise ScenarioError(f"once.intend({key!r}, {count!r}): the intended count is 0 or more")
+        self.ledger.declare_intent(key, count, provider)
+
+    def count(self, database: str | PathLike[str], sql: str, *, name: str | None = None) -> None:
+        """Count effects in a SQLite file of the world that plays the provider: rows of (logical key, number).
+
+        database: path of the file, below tmp_path, once.path or a tracked directory. sql: a SELECT with two
+        columns, such as "SELECT intent, COUNT(*) FROM reservations GROUP BY intent".
+        """
+        path = Path(database)
+        if not path.is_absolute():
+            path = self.path / path
+        self.ledger.declare_counter(name or path.stem, str(path), sql)
+
+    def caller(self, key: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Call `fn` as an upstream caller does: until it was acknowledged once, then never again.
+
+        Returns fn's answer, or None when an earlier incarnation got it. The caller's memory is part of the world.
+        """
+        memory = f"caller:{key}"
+        if self.ledger.recall(memory):
+            return None
+        answer = fn(*args, **kwargs)
+        announce("caller", f"acknowledge {key}")
+        self.ledger.remember(memory, True)
+        return answer
+
+    def claim(self, claim: str) -> None:
+        """Say what this incarnation's end means, for code that answers with values instead of exceptions.
+
+        "done": it happened. "failed": certainly not. "unknown": it cannot tell. "in_progress": call again.
+        """
+        if claim not in CLAIMS:
+            raise ScenarioError(f"once.claim({claim!r}): valid claims are {', '.join(CLAIMS)}")
+        self._claim = claim
+
+    # -- the world -----------------------------------------------------------------------------------
+
+    def track(self, path: str | PathLike[str]) -> Path:
+        """Make a directory part of the world, before anything in it is used. Returns it as a Path."""
+        directory = Path(path).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        if self._channel is not None:
+            self._channel.request("track", str(directory))
+            from pytest_once.seams import watch_also
+
+            watch_also(directory)
+        return directory
+
+    @property
+    def clock(self) -> Clock:
+        """Virtual time of this incarnation. Raises ScenarioError in a plain run, where time is real."""
+        if self._clock is None:
+            raise ScenarioError("once.clock: time is real in a plain run; run with --once-chaos")
+        return self._clock
+
+    @property
+    def incarnation(self) -> int:
+        """Number of this incarnation, 0 for the first. For printing only: a body that reads it cannot be exhausted."""
+        self.incarnation_was_read = True
+        return self._number
+
+    # -- the engine's side ---------------------------------------------------------------------------
+
+    def begin(self, channel: Channel, clock: Clock, number: int) -> None:
+        """An incarnation starts in this process; the engine calls it."""
+        self._channel = channel
+        self._clock = clock
+        self._number = number
+        self._claim = None
+        self._serve = lambda: str(channel.request("serve", None))
+
+    @property
+    def claimed(self) -> str | None:
+        """The explicit claim of this incarnation, if it made one."""
+        return self._claim
+
+    def misuse(self, code: str, message: str, site: Site) -> None:
+        """Report what cannot be explored (ends the incarnation), or raise ScenarioError in a plain run."""
+        if self._channel is not None:
+            self._channel.misuse(code, message, site)
+        raise ScenarioError(message)
+
+
+class _OneStep:
+    """A stretch in which boundaries are collected instead of announced, because it must count as one."""
+
+    def __init__(self, once: Once, tool: str, atomic: bool) -> None:
+        self._once = once
+        self._tool = tool
+        self._atomic = atomic
+
+    def __enter__(self) -> None:
+        announcer = boundaries.connected()
+        self._inside: list[Boundary] = [] if announcer is None else announcer.enter_atomic()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        announcer = boundaries.connected()
+        if announcer is not None:
+            announcer.leave_atomic()
+        for boundary in self._inside:
+            if boundary.provider is not None:
+                self._once.misuse(
+                    "tool-calls-provider",
+                    f"the counted tool {self._tool!r} calls the provider {boundary.provider!r} inside, so its "
+                    "effect would be counted twice and the call could not be faulted: pass counted=False to once.tool",
+                    boundary.site,
+                )
+        if len(self._inside) > 1 and not self._atomic:
+            steps = ", then ".join(f"{boundary.target} ({boundary.site})" for boundary in self._inside)
+            self._once.misuse(
+                "tool-not-atomic",
+                f"the counted tool {self._tool!r} changes the world in {len(self._inside)} steps ({steps}), so it is "
+                "not known at which one its effect happens. Pass counted=False and count with once.count(...) or a "
+                "provider, or atomic=True if nobody can see it half done",
+                self._inside[0].site,
+            )
+
+
+def _arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by parameter name, so that positional and keyword calls are the same call."""
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {"args": list(args), "kwargs": kwargs}
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+

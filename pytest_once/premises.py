@@ -1,0 +1,103 @@
+"""The scratch directory of one test: its world, its ledger, the shelf of pictures. All of it is gone on close."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pytest_once.ledger import Ledger
+from pytest_once.once import Once
+from pytest_once.world import scratch, sweep_stale
+
+if TYPE_CHECKING:
+    from once_fakes.server import LoopbackServer
+
+
+class ProviderServer:
+    """The loopback server of a session, started when a test first asks for an address. Close it at the end."""
+
+    def __init__(self) -> None:
+        self._server: LoopbackServer | None = None
+
+    def address(self, token: str, ledger: Path) -> str:
+        """Base address below which the providers of this ledger answer."""
+        if self._server is None:
+            from once_fakes.server import LoopbackServer
+
+            server = LoopbackServer()
+            server.start()
+            self._server = server
+        return self._server.address(token, ledger)
+
+    def forget(self, token: str) -> None:
+        if self._server is not None:
+            self._server.forget(token)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def __enter__(self) -> ProviderServer:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+_numbers = iter(range(1, 1_000_000_000))
+
+
+class Premises:
+    """Where one test happens. `once` is its fixture; `world` a memory-backed directory where there is one."""
+
+    def __init__(self, server: ProviderServer) -> None:
+        sweep_stale()
+        self.root = scratch("world")
+        self.world = self.root / "world"
+        self.world.mkdir()
+        self.shelf = self.root / "shelf"
+        self.output = self.root / "output.txt"
+        self.ledger_path = self.root / "ledger.db"
+        self._server = server
+        self._token = f"t{next(_numbers)}"
+        self._address: str | None = None
+        self.once = Once(self.world, Ledger.create(self.ledger_path), self.serve)
+
+    def serve(self) -> str:
+        """The address of this test's providers; starts the server when needed."""
+        if self._address is None:
+            self._address = self._server.address(self._token, self.ledger_path)
+        return self._address
+
+    def printed(self) -> str:
+        """What the last incarnation printed."""
+        try:
+            return self.output.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def keep(self, directory: Path) -> None:
+        """Copy the world and the ledger for inspection."""
+        shutil.copytree(self.world, directory, dirs_exist_ok=True)
+        shutil.copy2(self.ledger_path, directory / "ledger.db")
+
+    def close(self) -> None:
+        if self._address is not None:
+            self._server.forget(self._token)
+            self._address = None
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def __enter__(self) -> Premises:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+Act = Callable[[Once], object]

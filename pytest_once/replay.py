@@ -1,0 +1,158 @@
+"""A schedule, replayed from nothing with real SIGKILL, and told as a story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_once.boundaries import Boundary
+from pytest_once.checks import Counts, Verdict
+from pytest_once.evidence import Evidence
+from pytest_once.explorer import RESTART_S, died_message, hung_message, progressing_message
+from pytest_once.faults import END, LifePlan, Schedule, mark_of
+from pytest_once.incarnation import Died, Ended, Hung, Misuse
+from pytest_once.judgement import Finding, judge_end, judge_moment, stuck
+from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage
+from pytest_once.report import LifeStory, Step
+from pytest_once.scenario import Expectations
+
+
+class Misfit(Exception):
+    """The schedule does not fit the code any more; the message says where they part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a schedule did. findings: everything untrue that was seen, in order. last: the world afterwards."""
+
+    findings: tuple[Finding, ...]
+    story: tuple[LifeStory, ...]
+    last: Sight
+
+
+class _Script:
+    """The director of one life: faults and the crash by mark."""
+
+    def __init__(self, plan: LifePlan) -> None:
+        self.plan = plan
+        self.hit: list[str] = []
+        self._lasting: dict[str | None, str] = {}
+
+    def direct(self, index: int, boundary: Boundary) -> Decision:
+        mark = mark_of(boundary)
+        if mark == self.plan.crash:
+            self.hit.append(mark)
+            return Decision(kill=True)
+        for fault in self.plan.faults:
+            if fault.mark == mark and fault.fault in boundary.faults:
+                self.hit.append(mark)
+                if fault.lasting:
+                    self._lasting[boundary.provider] = fault.fault
+                return Decision(fault=fault.fault)
+        lasting = self._lasting.get(boundary.provider)
+        return Decision(fault=lasting if lasting in boundary.faults else None)
+
+
+def replay(
+    stage: Stage, evidence: Evidence, expectations: Expectations, root: Sight, schedule: Schedule
+) -> Replayed:
+    """Run the schedule from the root world, never restoring anything in between. Raises Misfit."""
+    stage.world.put(root.picture)
+    findings: list[Finding] = []
+    story: list[LifeStory] = []
+    sight = root
+    completed = False
+    idle = [evidence.digest(root)]
+    for number, plan in enumerate(schedule.lives):
+        start_s = sight.now_s + (RESTART_S + plan.after_s if number else 0.0)
+        script = _Script(plan)
+        life = stage.live(
+            Birth(number, 0, start_s), sight.tokens, script.direct, kill_at_end=plan.crash == END
+        )
+        _check_fit(script, number, life, schedule)
+        assert life.last is not None
+        sights = [*(passage.sight for passage in life.passages), life.last]
+        findings += _first(judge_moment(evidence, seen) for seen in sights if seen is not None)
+        if isinstance(life.ending, Ended) and plan.crash != END:
+            findings += _first([judge_end(evidence, expectations, life.last, life.ending)])
+            completed |= life.ending.claim in ("done", "failed", "unknown")
+        findings += _first([_trouble(life)])
+        idle = [*idle, evidence.digest(life.last)] if plan == LifePlan() else [evidence.digest(life.last)]
+        if not completed and (idle[-1] in idle[:-1] or (isinstance(life.ending, Looped) and not life.ending.progressing)):
+            findings.append(stuck(evidence, evidence.counts(life.last), len(idle) - 1 - idle.index(idle[-1])))
+        story.append(_tell(number, plan, life, evidence, evidence.counts(sight)))
+        sight = life.last
+    return Replayed(tuple(findings), tuple(story), sight)
+
+
+def _first(findings: Iterable[Finding | None]) -> list[Finding]:
+    return [finding for finding in findings if finding is not None][:1]
+
+
+def _trouble(life: Life) -> Finding | None:
+    if isinstance(life.ending, Hung):
+        return Finding(Verdict.INCONCLUSIVE, None, None, None, hung_message(life.ending, life))
+    if isinstance(life.ending, Died):
+        return Finding(Verdict.INCONCLUSIVE, None, None, None, died_message(life.ending, life))
+    if isinstance(life.ending, Misuse):
+        return Finding(Verdict.INCONCLUSIVE, None, None, None, life.ending.message)
+    if isinstance(life.ending, Looped) and life.ending.progressing:
+        return Finding(Verdict.INCONCLUSIVE, None, None, None, progressing_message(life.ending))
+    return None
+
+
+def _check_fit(script: _Script, number: int, life: Life, schedule: Schedule) -> None:
+    planned = [fault.mark for fault in script.plan.faults]
+    if script.plan.crash not in (None, END):
+        planned.append(str(script.plan.crash))
+    missed = [mark for mark in planned if mark not in script.hit]
+    if script.plan.crash == END and not isinstance(life.ending, Ended):
+        missed.append(END)
+    if missed:
+        there = "\n".join(
+            f"  {mark_of(boundary)}  {boundary.target}  ({boundary.site})" for boundary in life.boundaries
+        )
+        raise Misfit(
+            f"schedule {schedule} does not fit this code any more: incarnation {number + 1} never reached "
+            f"boundary {', '.join(missed)}, so what was planned there did not happen. It passed:\n"
+            f"{there or '  no boundary at all'}\n"
+            "The line at that boundary, its function or what it touches has changed; run --once-chaos to explore anew"
+        )
+
+
+def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: Counts) -> LifeStory:
+    counts = dict(before)
+    steps: list[Step] = []
+    ends: Sequence[Sight | None] = [*(passage.sight for passage in life.passages), life.last][1:]
+    killed = plan.crash is not None
+    for index, (passage, after) in enumerate(zip(life.passages, ends, strict=True)):
+        stopped_here = killed and plan.crash != END and index == len(life.passages) - 1
+        now = counts if after is None or stopped_here else evidence.counts(after)
+        grown = tuple((key, n) for key, n in now.items() if n != counts.get(key, 0))
+        steps.append(Step(passage.boundary, passage.fault, grown))
+        counts = dict(now)
+    site = life.ending.site if isinstance(life.ending, Ended) and life.ending.error else None
+    return LifeStory(number + 1, tuple(steps), _ending(plan, life), killed, site)
+
+
+def _ending(plan: LifePlan, life: Life) -> str:
+    if plan.crash == END:
+        return "killed after its last boundary, before anybody heard that it had finished"
+    if plan.crash is not None:
+        return f"killed before {life.passages[-1].boundary.target}"
+    ending = life.ending
+    if isinstance(ending, Ended):
+        return {
+            "done": "returned: done",
+            "failed": f"claims a definite failure ({ending.error})",
+            "unknown": f"says that it does not know ({ending.error})",
+            "in_progress": "claims to be in progress",
+            "none": f"raised {ending.error}",
+        }[ending.claim]
+    if isinstance(ending, Looped):
+        return f"stopped after {ending.boundaries} boundaries: it loops"
+    if isinstance(ending, Hung):
+        return f"silent for {ending.seconds:g}s, killed"
+    if isinstance(ending, Died):
+        return f"ended by itself ({ending.how})"
+    return "stopped: misuse" if ending is not None else "killed"

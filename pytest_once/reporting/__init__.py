@@ -1,0 +1,1 @@
+"""Listeners: what a person or a machine reads about an exploration. Nothing here reaches back into the engine."""

@@ -1,0 +1,86 @@
+"""All seams together: what the parent prepares once, and what each child installs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_once import clock, entropy
+from pytest_once.boundaries import files, httpx, sqlite
+from pytest_once.boundaries.rebinding import Reference, references
+
+if TYPE_CHECKING:
+    from pytest_once.incarnation import Channel
+    from pytest_once.life import Birth
+    from pytest_once.once import Once
+    from pytest_once.site import Site
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What the parent found before it forked: tracked directories, early imports, open connections."""
+
+    roots: tuple[Path, ...]
+    early: list[Reference]
+    inherited: list[sqlite.Inherited]
+
+
+BOUNDARY_TAKES_S = 0.001
+"""Virtual seconds that pass at each boundary, so that instants before and after it differ."""
+
+_installed_roots: list[Path] = []
+
+
+def prepare(roots: Sequence[Path]) -> Prepared:
+    """In the parent, once per exploration."""
+    httpx.prepare()
+    early = references(*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
+    return Prepared(tuple(roots), early, sqlite.inherited_connections())
+
+
+def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> clock.Clock:
+    """In the child, before the body: from here on, everything the seams know is announced."""
+    entropy.install(b"%d/%d" % (birth.number, birth.variant), channel.mint, prepared.early)
+    time = clock.Clock(birth.start_s)
+    time.install(prepared.early)
+    _installed_roots[:] = prepared.roots
+    sqlite.install(_installed_roots, prepared.early)
+    files.install(_installed_roots, prepared.early)
+
+    def outside(method: str, url: str, site: Site) -> None:
+        channel.misuse(
+            "outside",
+            f"{method} {url} would reach a server that no fake stands for: what it does there is neither counted "
+            "nor undone, and exploring would send it many times. Point the client at once.provider(...).url, or use "
+            "its router",
+            site,
+        )
+
+    def told(provider: str, operation: str, arrival: str | None, what: str) -> None:
+        once.ledger.record_told(None if arrival is None else int(arrival), provider, operation, what)
+
+    httpx.install(outside, told)
+
+    def inherited(file: str, site: Site) -> None:
+        channel.misuse(
+            "inherited-connection",
+            f"a connection to {file} was opened before the incarnation (at module level, or by a module or session "
+            "fixture) and is used inside it. A restarted process opens its own: open it in the test, or in a "
+            "function-scoped fixture",
+            site,
+        )
+
+    sqlite.watch_inherited(prepared.inherited, inherited)
+    channel.now_s = lambda: time.now_s
+    channel.between = lambda: time.advance(BOUNDARY_TAKES_S)
+    return time
+
+
+def watch_also(directory: Path) -> None:
+    """In the child: one more directory belongs to the world."""
+    if directory not in _installed_roots:
+        _installed_roots.append(directory)
+        sqlite.add_root(directory)
+        files.add_root(directory)

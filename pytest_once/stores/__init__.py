@@ -1,0 +1,39 @@
+"""Stores: the parts of a world that outlive a process, each with a picture that can be put back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pytest_once.canonical import Row
+
+
+class StoreError(RuntimeError):
+    """A store cannot be pictured or put back; the message says what is in the way and what to do."""
+
+
+class Snapshot(Protocol):
+    """A picture of one store: opaque and picklable. Equal keys mean equal content."""
+
+    @property
+    def key(self) -> bytes: ...
+
+
+class Store(Protocol):
+    """Something durable that is tracked. Its process under test is stopped while any of these runs."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the stores of a world."""
+        ...
+
+    def snapshot(self) -> Any:
+        """A `Snapshot` of what another process would find now. Raises StoreError."""
+        ...
+
+    def restore(self, snapshot: Any, /) -> None:
+        """Make the store exactly what the snapshot shows. Raises StoreError."""
+        ...
+
+    def rows(self, snapshot: Any, /) -> list[Row]:
+        """The snapshot's logical content, in an order that depends on the content only."""
+        ...
