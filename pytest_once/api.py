@@ -77,7 +77,7 @@ def _exploration(
         return asyncio.run(body(once)) if inspect.iscoroutinefunction(body) else body(once)
 
     return Exploration(
-        name=name or getattr(body, "__name__", "body"),
+        name=name or str(getattr(body, "__name__", "body")),
         premises=premises,
         front=FrontEnd(act=act),
         expectations=expectations,

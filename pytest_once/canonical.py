@@ -87,6 +87,8 @@ _PLAIN, _IGNORE, _VOLATILE = 0, 1, 2
 
 _SCALES = (1, 10**3, 10**6, 10**9)
 _SCANNERS = 128
+_KNOWN_TEXTS = 16384
+_LONGEST_KNOWN_TEXT = 256
 _ALNUM = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _RUN = re.compile("[0-9A-Za-z]+")
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -108,54 +110,83 @@ def _identity(token: str) -> str:
     return token.replace("-", "") if _UUID.fullmatch(token) else token
 
 
+# Where the first run starts in the text, the text, its token's identity, and a mark of the text's form.
+_Candidate: TypeAlias = tuple[int, str, str, str]
+
+
+@lru_cache(maxsize=8192)
+def _forms(token: str) -> tuple[str, tuple[tuple[str, _Candidate], ...], bytes | None, int | None]:
+    """A token's identity; its texts by their first run; the blob and the number that mean it too."""
+    identity = _identity(token)
+    if identity != token:
+        texts = [(token, ""), (identity, "h")]
+    else:
+        texts = [(token, "h" if len(token) == 32 and _HEX.fullmatch(token) else "")]
+    candidates = []
+    for text, form in texts:
+        run = _RUN.search(text)
+        if run is not None:
+            candidates.append((run.group(), (run.start(), text, identity, form)))
+    blob = bytes.fromhex(identity) if _HEX.fullmatch(identity) else None
+    decimal = token.isascii() and token.isdigit() and (token[0] != "0" or token == "0")
+    return identity, tuple(candidates), blob, int(token) if decimal else None
+
+
+@lru_cache(maxsize=_KNOWN_TEXTS)
+def _features(text: str) -> tuple[frozenset[str], bool]:
+    """What decides under any naming whether to look at a text: its runs, and whether it may hold a time."""
+    return frozenset(_RUN.findall(text)), _TIME.search(text) is not None
+
+
 class _Scanner:
     """Finds the minted tokens and the instants of one naming in cells."""
 
-    def __init__(self, tokens: frozenset[str], window: tuple[float, float]) -> None:
-        # A token on word boundaries shows its first alphanumeric run as a whole run of the text; so one look-up
-        # a run finds every candidate, however many tokens there are.
-        self._by_run: dict[str, list[tuple[int, str, str, str]]] = {}
+    def __init__(
+        self, tokens: frozenset[str], window: tuple[float, float], base: _Scanner | None = None
+    ) -> None:
+        """base: a scanner made before, from which what does not depend on the difference is taken over."""
+        # A token on word boundaries shows its first alphanumeric run as a whole run of the text; so one
+        # look-up a run finds every candidate, however many tokens there are.
+        self._by_run: dict[str, list[_Candidate]] = {}
         self._numbers: dict[int, str] = {}
         self._blobs: dict[bytes, str] = {}
         for token in tokens:
-            if len(token) < SHORTEST_TOKEN:
-                continue
-            identity = _identity(token)
-            if identity != token:
-                self._add_text(token, identity, "")
-                self._add_text(identity, identity, "h")
-            else:
-                self._add_text(token, identity, "h" if len(token) == 32 and _HEX.fullmatch(token) else "")
-            if _HEX.fullmatch(identity):
-                self._blobs[bytes.fromhex(identity)] = identity
-            if token.isascii() and token.isdigit() and str(int(token)) == token:
-                self._numbers[int(token)] = identity
+            if len(token) >= SHORTEST_TOKEN:
+                identity, texts, blob, number = _forms(token)
+                for run, candidate in texts:
+                    candidates = self._by_run.setdefault(run, [])
+                    if candidate not in candidates:
+                        candidates.append(candidate)
+                if blob is not None:
+                    self._blobs[blob] = identity
+                if number is not None:
+                    self._numbers[number] = identity
         for candidates in self._by_run.values():
-            candidates.sort(key=lambda candidate: (-len(candidate[1]), candidate[1]))
-        shortest = min(map(len, self._by_run), default=0)
-        self._runs = re.compile(f"[0-9A-Za-z]{{{shortest},}}") if shortest else None
-        low, high = window
+            if len(candidates) > 1:
+                candidates.sort(key=lambda candidate: (-len(candidate[1]), candidate[1]))
+        self._low, self._high = low, high = window
         self._windows = [(low * scale, high * scale, scale) for scale in _SCALES] if high > low else []
-        self._low, self._high = window
-
-    def _add_text(self, text: str, identity: str, suffix: str) -> None:
-        run = _RUN.search(text)
-        if run is not None:
-            candidate = (run.start(), text, identity, suffix)
-            candidates = self._by_run.setdefault(run.group(), [])
-            if candidate not in candidates:
-                candidates.append(candidate)
+        self._known: dict[str, _Scan] = {}
+        self._tokens, self._window = tokens, window
+        self._inherited: dict[str, _Scan] = {}
+        self._changed: set[str] = set()
+        if base is not None and base._window == window:
+            # What a text holds depends only on tokens whose first run is in it.
+            self._inherited = base._known
+            changed = (_forms(token) for token in tokens ^ base._tokens if len(token) >= SHORTEST_TOKEN)
+            self._changed = {run for forms in changed for run, _ in forms[1]}
 
     def scan(self, cell: Cell) -> _Scan:
         kind = type(cell)
         if kind is str:
-            pieces = self._pieces(cell)  # type: ignore[arg-type]
-            return cell if pieces is None else ("text", pieces)
+            return self._scan_text(cell)  # type: ignore[arg-type]
         if kind is int or kind is float:
             if kind is int and cell in self._numbers:
                 return ("#", self._numbers[cell], "int")  # type: ignore[index]
             for low, high, scale in self._windows:
-                if low <= cell <= high:  # type: ignore[operator]
+                if cell < low:  # type: ignore[operator]
+                    return cell
+                if cell <= high:  # type: ignore[operator]
                     return ("@", _nanoseconds(cell, scale), kind.__name__, scale)  # type: ignore[arg-type]
             return cell
         if kind is bytes:
@@ -167,8 +198,26 @@ class _Scanner:
             return cell if pieces is None else ("bytes", pieces)
         return cell
 
+    def _scan_text(self, text: str) -> _Scan:
+        if len(text) > _LONGEST_KNOWN_TEXT:
+            pieces = self._pieces(text)
+            return text if pieces is None else ("text", pieces)
+        known = self._known.get(text)
+        if known is None:
+            runs, timed = _features(text)
+            if text in self._inherited and runs.isdisjoint(self._changed):
+                known = self._inherited[text]
+            else:
+                interesting = (timed and self._windows) or not runs.isdisjoint(self._by_run)
+                pieces = self._pieces(text) if interesting else None
+                known = text if pieces is None else ("text", pieces)
+            if len(self._known) >= _KNOWN_TEXTS:
+                self._known.clear()
+            self._known[text] = known
+        return known
+
     def _pieces(self, text: str) -> tuple[Any, ...] | None:
-        spans = self._token_spans(text) if self._runs is not None else []
+        spans = self._token_spans(text) if self._by_run else []
         if self._windows and len(text) >= 10:
             spans = self._with_instants(text, spans)
         if not spans:
@@ -185,11 +234,10 @@ class _Scanner:
         return tuple(pieces)
 
     def _token_spans(self, text: str) -> list[tuple[int, int, Any]]:
-        assert self._runs is not None
         spans: list[tuple[int, int, Any]] = []
         end = 0
         by_run = self._by_run
-        for run in self._runs.finditer(text):
+        for run in _RUN.finditer(text):
             candidates = by_run.get(run.group())
             if candidates is None:
                 continue
@@ -254,7 +302,15 @@ class _Scanner:
         return ("@", tuple(reading * 10**9 + below for reading in readings), "")
 
 
-_scanner = lru_cache(maxsize=_SCANNERS)(_Scanner)
+_latest: list[_Scanner] = []
+
+
+@lru_cache(maxsize=_SCANNERS)
+def _scanner(tokens: frozenset[str], window: tuple[float, float]) -> _Scanner:
+    # A life mints a few texts more at each boundary; the latest scanner has done nearly all the work.
+    scanner = _Scanner(tokens, window, *_latest)
+    _latest[:] = [scanner]
+    return scanner
 
 
 def _to_microsecond(instant: int) -> int:
@@ -322,11 +378,15 @@ def _as_volatile(cell: Cell, scan: _Scan) -> _Scan:
 
 @dataclass(slots=True)
 class _ScannedRow:
-    place: str
+    row: Row
     masked_place: str
     place_scan: _Scan
-    names: tuple[str, ...]
     scans: list[_Scan]
+    varying: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.row.names
 
     def order(self) -> tuple[str, str, tuple[int, ...]]:
         """Where the row goes among rows in no meaningful order; the same however its tokens are spelled."""
@@ -366,7 +426,8 @@ class Form:
                 ]
             else:
                 scans = [scan(cell) for cell in row.cells]
-            scanned = _ScannedRow(row.place, masked_place, place_scan, row.names, scans)
+            varying = tuple in map(type, scans)
+            scanned = _ScannedRow(row, masked_place, place_scan, scans, varying)
             # A file named by a token comes wherever its name sorts, which must not decide any numbering.
             (in_order if row.ordered and "~" not in _tags(place_scan) else in_no_order).append(scanned)
         in_no_order.sort(key=_ScannedRow.order)
@@ -374,9 +435,12 @@ class Form:
         ranked: set[int] = set()
         beside: set[int] = set()
         for found in self.rows:
-            for one in (found.place_scan, *found.scans):
+            for one in found.scans if found.varying else ():
                 if type(one) is tuple:
                     (beside if one[0] == "~" else ranked).update(_instants(one))
+        for known in places.values():
+            if known is not None:
+                ranked.update(_instants(known[1]))
         # Random instants tell only whether they are past; ranked, they would shift the others at random.
         self._ranked = ranked
         self.instants: tuple[int, ...] = tuple(sorted(ranked | beside))
@@ -438,7 +502,9 @@ class Form:
         rendered: list[tuple[Any, ...]] = []
         for row in self.rows:
             place = shown(row.place_scan)
-            rendered.append((place, row.names, tuple(map(shown, row.scans))))
+            rendered.append(
+                (place, row.names, tuple(map(shown, row.scans)) if row.varying else row.row.cells)
+            )
         rendered.append(("@now", rank[now]))
         return rendered
 
@@ -478,12 +544,6 @@ def digest(canonical: Sequence[tuple[Any, ...]]) -> str:
         )
         raise TypeError(message) from error
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def mask(text: str, tokens: frozenset[str]) -> str:
-    """The text with "~" in place of every minted token."""
-    scan = _scanner(tokens, (0.0, 0.0)).scan(text)
-    return text if type(scan) is str else str(_mask(scan)[1])
 
 
 def occurring(rows: Iterable[Row], tokens: frozenset[str]) -> frozenset[str]:

@@ -85,7 +85,7 @@ class Clock:
         with self._lock:
             self._passed_s += seconds
             if self._traveller is not None:
-                self._traveller.move_to(self.now_s)
+                self._traveller.shift(float(seconds))
 
     def _advance_to(self, passed_s: float) -> None:
         if passed_s > self._passed_s:
@@ -97,7 +97,7 @@ class Clock:
 
         travel = time_machine.travel(self.now_s, tick=False)
         self._traveller = travel.start()
-        self._replace(time, "sleep", self._sleep, early)
+        self._replace(time, "sleep", self._time_sleep(time.sleep), early)
         # The interpreter's own modules measure real waiting (queues, subprocesses) with the names they hold.
         outside_stdlib = [
             reference
@@ -124,11 +124,17 @@ class Clock:
             return lambda: real() + self._passed_s
         return lambda: real() + int(self._passed_s * scale)
 
-    def _sleep(self, seconds: float, /) -> None:
-        """time.sleep, without waiting."""
-        if seconds < 0:
-            raise ValueError("sleep length must be non-negative")
-        self.advance(seconds)
+    def _time_sleep(self, real_sleep: Callable[[float], None]) -> Callable[[float], None]:
+        def sleep(seconds: float, /) -> None:
+            """time.sleep, without waiting."""
+            if seconds < 0:
+                raise ValueError("sleep length must be non-negative")
+            if threading.current_thread() is not threading.main_thread():
+                # A thread that polls must not take the processor from what it polls for.
+                real_sleep(min(seconds, _HELD_POLL_S))
+            self.advance(seconds)
+
+        return sleep
 
     def _asyncio_sleep(self, real_sleep: Callable[[float], Any]) -> Callable[..., Any]:
         import asyncio
@@ -229,7 +235,14 @@ class _AsyncioSleepers:
 
 
 def originals() -> tuple[object, ...]:
-    """What `Clock.install()` replaces: the parent looks for early references to these."""
+    """What `Clock.install()` replaces: the parent looks for early references to these.
+
+    Also loads what children would otherwise load each for itself.
+    """
+    import time_machine  # noqa: F401
+
+    if "trio" in sys.modules:
+        import trio.testing  # noqa: F401
     found: list[object] = [time.sleep, *(getattr(time, name) for name in (*_MONOTONIC_S, *_MONOTONIC_NS))]
     for library in ("asyncio", "trio"):
         if module := sys.modules.get(library):

@@ -29,6 +29,7 @@ from pytest_once.premises import Act, Premises
 from pytest_once.replay import Misfit, Replayed, replay
 from pytest_once.report import Report, Violation
 from pytest_once.scenario import Expectations, Limits, ScenarioError
+from pytest_once.site import NOWHERE
 from pytest_once.stores import StoreError
 from pytest_once.stores.directory import DirectoryStore
 from pytest_once.stores.ledger import LedgerStore
@@ -132,6 +133,7 @@ class Exploration:
             first = self._first_life(0)  # a directory was tracked on the way; now it is there from the start
         self._may_track = False
         self._preimport()
+        seams.refresh(prepared)
         again = self._first_life(0)
         other = self._first_life(1)
         evidence = self._learn(first, other)
@@ -284,7 +286,9 @@ class Exploration:
             clock = seams.install(prepared, channel, birth, once)
             once.begin(channel, clock, birth.number)
             once.ledger.begin_incarnation(birth.number)
-            claim, error, details, skipped = once.claimed or "done", None, "", None
+            claim, details = "done", ""
+            error: BaseException | None = None
+            skipped: str | None = None
             try:
                 front.act(once)
                 claim = once.claimed or "done"
@@ -305,7 +309,7 @@ class Exploration:
                 0.0,
                 (),
                 error="" if error is None else f"{type(error).__name__}: {error}".rstrip(": "),
-                site=raised_at(error) if error is not None else Ended.__dataclass_fields__["site"].default,
+                site=NOWHERE if error is None else raised_at(error),
                 details=details,
                 skipped=skipped,
                 modules=tuple(sorted(set(sys.modules) - known)),
@@ -371,7 +375,7 @@ class Exploration:
             groups.setdefault(found[0].subject, []).append(found)
         violations = []
         for group in groups.values():
-            group.sort(key=lambda found: (found[1].crashes + found[1].soft_faults, len(found[1].lives)))
+            group.sort(key=lambda found: _length(found[1]))
             distinct: dict[tuple[str, ...], Schedule] = {}
             for _, schedule, hit in group:
                 distinct.setdefault(hit, schedule)
@@ -447,6 +451,11 @@ class Exploration:
         if evidence.naming.columns:
             said.append(f"random or dated, compared by equality only: {', '.join(sorted(evidence.naming.columns))}")
         return tuple(said)
+
+
+def _length(schedule: Schedule) -> tuple[int, int, int]:
+    """Shortest story first; of equally long ones, that with the fewest soft faults."""
+    return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives)
 
 
 def _paired(one: Life, two: Life) -> list[tuple[Sight, Sight]]:

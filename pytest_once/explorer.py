@@ -2,7 +2,8 @@
 
 Nodes are states (digests of the world, and how often the call was delivered after it had completed). From each, one life
 without faults shows every crash state along its way, and one life for each soft fault shows what follows from it.
-The search is ordered by crashes, then soft faults, so that the first story found is a short one.
+The search is ordered by the number of faults, and of equally many prefers crashes, so that the first story found
+is a short one.
 """
 
 from __future__ import annotations
@@ -64,6 +65,11 @@ class Node:
     counts: Counts
     expanded: bool = False
     onward: Onward | None = None
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """How far from the start: faults of any kind, then those of them that are soft."""
+        return self.crashes + self.faults, self.faults
 
 
 @dataclass(slots=True)
@@ -162,7 +168,7 @@ class Explorer:
         known = self._known.get((digest, deliveries))
         if known is not None:
             node = self.graph.nodes[known]
-            if node.expanded or (node.crashes, node.faults) <= (crashes, faults):
+            if node.expanded or node.cost <= (crashes + faults, faults):
                 return known
             self.shelf.drop(node.picture)
         else:
@@ -185,7 +191,7 @@ class Explorer:
         else:
             self.graph.nodes[known] = node
         self._known[digest, deliveries] = known
-        heapq.heappush(self._waiting, (crashes, faults, known))
+        heapq.heappush(self._waiting, (*node.cost, known))
         return known
 
     # -- expansion -----------------------------------------------------------------------------------
@@ -203,11 +209,10 @@ class Explorer:
             onward = self._follow_up(node, base, (), after_s)
             if node.onward is None:
                 node.onward = onward
-            for plan in self._plans(node, base, live, after_s):
+            for _ in self._plans(node, base, live, after_s):
                 if bound := self._limit_reached():
                     self.graph.bound = bound
                     break
-                del plan
         self.shelf.drop(node.picture)
 
     def _plans(self, node: Node, base: Life, live: Callable[[Plan], Life], after_s: float) -> Iterator[Plan]:
@@ -225,16 +230,19 @@ class Explorer:
                 for fault in boundary.faults:
                     if fault not in self.limits.fault_kinds:
                         continue
-                    for lasts in (False, True):
-                        longer = (*plan, (index, fault, lasts))
-                        if lasts and not self._called_again(after, boundary, index, fault):
-                            continue
-                        after = live(longer)
-                        onward = self._follow_up(node, after, longer, after_s, like=life)
-                        if node.parent is None and len(longer) == 1 and not lasts:
-                            self.graph.matrix[index, fault] = onward
-                        yield longer
-                        waiting.append((longer, after))
+                    once = (*plan, (index, fault, False))
+                    after = live(once)
+                    onward = self._follow_up(node, after, once, after_s, like=life)
+                    if node.parent is None and not plan:
+                        self.graph.matrix[index, fault] = onward
+                    waiting.append((once, after))
+                    yield once
+                    if self._called_again(after, boundary, index, fault):
+                        lastingly = (*plan, (index, fault, True))
+                        after = live(lastingly)
+                        self._follow_up(node, after, lastingly, after_s, like=life)
+                        waiting.append((lastingly, after))
+                        yield lastingly
 
     @staticmethod
     def _called_again(life: Life, boundary: Boundary, index: int, fault: str) -> bool:

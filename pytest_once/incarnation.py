@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import linecache
 import os
 import select
 import signal
@@ -279,8 +280,8 @@ def _print_into(output: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False, buffering=1)
-    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", closefd=False, buffering=1)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False, buffering=1)
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)
 
 
 def raised_at(error: BaseException) -> Site:
@@ -289,5 +290,5 @@ def raised_at(error: BaseException) -> Site:
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_user_code(frame.f_code):
             file = os.path.abspath(frame.f_code.co_filename)
-            found = Site(file, line, frame.f_code.co_qualname, traceback.linecache.getline(file, line).strip())
+            found = Site(file, line, frame.f_code.co_qualname, linecache.getline(file, line).strip())
     return found

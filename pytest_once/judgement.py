@@ -63,12 +63,12 @@ def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended
             f"it reports a definite failure ({ended.error or 'by claim'}) although the effect happened",
         )
     if ended.claim == "unknown" and not expectations.blocked:
-        key = next(iter(missing), None)
+        short = next(iter(missing), None)
         return Finding(
             Verdict.ESCALATED,
-            key,
-            None if key is None else evidence.oracle.intended[key],
-            None if key is None else missing[key],
+            short,
+            None if short is None else evidence.oracle.intended[short],
+            None if short is None else missing[short],
             "it gave up and says that it does not know; if that is a right answer here, allow it with "
             'blocked=(TheException,) or blocked=("unknown",)',
         )

@@ -33,10 +33,10 @@ def _outcome(graph: Graph, onward: Onward | None, oracle: Oracle) -> str:
         return "?"
     if onward.kind == "violation" and onward.finding is not None:
         return _in_short(onward.finding.verdict, onward.finding.actual)
-    return {"complete": "once", "escalated": "unsure", "failed": "failed", "loop": "stuck"}.get(onward.kind, "?")
+    return {"complete": "once", "escalated": "esc.", "failed": "no", "loop": "stuck"}.get(onward.kind, "?")
 
 
 def _in_short(verdict: Verdict, actual: int | None) -> str:
     if verdict in (Verdict.DUPLICATE, Verdict.OMISSION) and actual is not None:
         return f"{actual}x"
-    return {Verdict.STUCK: "stuck", Verdict.ESCALATED: "unsure", Verdict.FALSE_FAILURE: "lied"}.get(verdict, "?")
+    return {Verdict.STUCK: "stuck", Verdict.ESCALATED: "esc.", Verdict.FALSE_FAILURE: "lied"}.get(verdict, "?")

@@ -96,7 +96,7 @@ class Once:
         unless atomic=True says that nobody can see it half done.
         timeout_error, reset_error, refused_error: make the exceptions its caller sees when an answer is lost.
         """
-        called = name or getattr(fn, "__name__", type(fn).__name__)
+        called = name or str(getattr(fn, "__name__", type(fn).__name__))
         if not callable(fn):
             raise ScenarioError(f"once.tool needs something callable, not {fn!r}")
 
@@ -104,7 +104,7 @@ class Once:
             return announce("tool", called, provider=called, faults=CALL_FAULTS)
 
         def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            logical = key(*args, **kwargs) if callable(key) else key
+            logical: str | None = key(*args, **kwargs) if callable(key) else key
             self.ledger.record_call(called, "", logical, canonical_payload(_arguments(fn, args, kwargs)))
 
         errors: dict[str, MakeError] = {
@@ -157,9 +157,9 @@ class Once:
         An effect belongs to the key when its payload or path contains it as a whole word, or when the tool or
         provider names it. provider: only effects of this provider are meant.
         """
-        if not key or not isinstance(key, str):
-            raise ScenarioError(f"once.intend({key!r}): a logical key is text")
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        if not key:
+            raise ScenarioError("once.intend: the logical key is empty; name what the effect is for")
+        if count < 0:
             raise ScenarioError(f"once.intend({key!r}, {count!r}): the intended count is 0 or more")
         self.ledger.declare_intent(key, count, provider)
 

@@ -36,7 +36,7 @@ class Expectations:
     """
 
     key: str | KeyOf | None = None
-    keys: Mapping[str, int] = field(default_factory=dict)
+    keys: Mapping[Any, Any] = field(default_factory=dict)
     blocked: tuple[type[BaseException] | str, ...] = ()
     definite_failure: tuple[type[BaseException], ...] = ()
     redeliver: int = 1
@@ -49,7 +49,7 @@ class Expectations:
         if not self.restart_after_s:
             raise ScenarioError('restart_after is empty: give at least one delay, such as ("0s",)')
         for name, count in self.keys.items():
-            if not isinstance(name, str) or not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            if not isinstance(name, str) or not _is_count(count):
                 raise ScenarioError(
                     f"keys={{{name!r}: {count!r}}}: a logical key is text, and its intended count is 0 or more"
                 )
@@ -83,6 +83,10 @@ class Limits:
         for name in ("max_states", "deadline_s", "life_timeout_s", "max_boundaries"):
             if not getattr(self, name) > 0:
                 raise ScenarioError(f"{name}={getattr(self, name)!r}: a limit is greater than 0")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +36,21 @@ _installed_roots: list[Path] = []
 
 def prepare(roots: Sequence[Path]) -> Prepared:
     """In the parent, once per exploration."""
+    prepared = Prepared(tuple(roots), [], sqlite.inherited_connections())
+    refresh(prepared)
+    return prepared
+
+
+def refresh(prepared: Prepared) -> None:
+    """In the parent, again after it has imported more: modules may hold names that must be rebound."""
+    import time_machine  # noqa: F401 - or each child would import it
+
+    if "trio" in sys.modules:
+        import trio.testing  # noqa: F401
     httpx.prepare()
-    early = references(*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
-    return Prepared(tuple(roots), early, sqlite.inherited_connections())
+    prepared.early = references(
+        *clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals()
+    )
 
 
 def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> clock.Clock:

@@ -99,6 +99,8 @@ def _site_of(frame: FrameType) -> Site:
 
 
 def _site_of_waiting_coroutine() -> Site:
+    # Read before anything else: these frames are the thread's own and hold the future it will complete.
+    promised = _futures_in(sys._getframe(1))
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     found: FrameType | None = None
     frame = main
@@ -107,7 +109,10 @@ def _site_of_waiting_coroutine() -> Site:
         if frame.f_code.co_name == "run_forever" and loop is not None:
             import asyncio
 
-            for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
+            tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+            # Whoever waits for just that future comes last, and so is taken.
+            tasks.sort(key=lambda task: id(getattr(task, "_fut_waiter", None)) in promised)
+            for task in tasks:
                 found = _innermost_user_frame(task.get_coro()) or found
             break
         frame = frame.f_back
@@ -116,6 +121,17 @@ def _site_of_waiting_coroutine() -> Site:
             main = main.f_back
         found = main
     return _site_of(found) if found is not None else NOWHERE
+
+
+def _futures_in(frame: FrameType | None) -> set[int]:
+    """Ids of the asyncio futures that the frames, this one and outwards, have in local variables."""
+    import asyncio
+
+    found: set[int] = set()
+    while frame is not None:
+        found.update(id(value) for value in list(frame.f_locals.values()) if asyncio.isfuture(value))
+        frame = frame.f_back
+    return found
 
 
 def _innermost_user_frame(awaited: Any) -> FrameType | None:

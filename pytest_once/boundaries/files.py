@@ -11,7 +11,6 @@ import builtins
 import io
 import os
 import re
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,21 +46,11 @@ def originals() -> tuple[object, ...]:
 def install(roots: Sequence[Path], early: Sequence[Reference] = ()) -> None:
     """Announce file changes below the roots from now on; for a forked child only."""
     global _roots
-    ways = (os.path.abspath, os.path.realpath)
-    _roots = tuple(dict.fromkeys(os.path.join(way(os.fspath(root)), "") for root in roots for way in ways))
+    _roots = ()
+    for root in roots:
+        add_root(root)
     _descriptors.clear()
-    replacements: dict[str, Callable[..., Any]] = {
-        "open": _os_open,
-        "truncate": _truncate,
-        "ftruncate": _ftruncate,
-        "write": _write,
-        "close": _close,
-        "mkdir": _mkdir,
-        **{name: _path_call(name) for name in ("remove", "unlink", "rmdir")},
-        **{name: _pair_call(name) for name in _PAIR_CALLS},
-        **{name: _sync(name) for name in _SYNCS},
-    }
-    for name, replacement in replacements.items():
+    for name, replacement in _REPLACEMENTS.items():
         rebind(early, _originals[name], replacement)
         setattr(os, name, replacement)
         # Some functions of os look for themselves in these sets of what the platform supports.
@@ -71,6 +60,13 @@ def install(roots: Sequence[Path], early: Sequence[Reference] = ()) -> None:
     rebind(early, _original_open, _open)
     patched: Any = _open
     io.open = builtins.open = patched
+
+
+def add_root(directory: Path) -> None:
+    """Track one more directory from now on."""
+    global _roots
+    ways = {os.path.join(way(os.fspath(directory)), ""): None for way in (os.path.abspath, os.path.realpath)}
+    _roots = (*_roots, *(way for way in ways if way not in _roots))
 
 
 def _tracked(path: Any, directory: int | None = None) -> str | None:
@@ -188,6 +184,19 @@ def _os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = N
     return fd
 
 
+_REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    "open": _os_open,
+    "truncate": _truncate,
+    "ftruncate": _ftruncate,
+    "write": _write,
+    "close": _close,
+    "mkdir": _mkdir,
+    **{name: _path_call(name) for name in ("remove", "unlink", "rmdir")},
+    **{name: _pair_call(name) for name in _PAIR_CALLS},
+    **{name: _sync(name) for name in _SYNCS},
+}
+
+
 def _open(
     file: Any,
     mode: str = "r",
@@ -203,69 +212,107 @@ def _open(
 
     if not any(letter in str(mode) for letter in "wxa+"):
         return really()
-    if isinstance(file, int):
-        shown = _descriptors.get(file)
-        return really() if shown is None else _announcing(really(), shown, fresh=True)
+    if opener is not None or isinstance(file, int):
+        # An opener calls os.open, which announces by itself; `file` may then be only a directory (tempfile).
+        opened = really()
+        shown = _descriptors.get(opened.fileno())
+        return opened if shown is None else _announcing(opened, shown, True, newline)
     shown = _tracked(file)
     if shown is None:
         return really()
-    if opener is not None:
-        # tempfile passes a directory and an opener that calls os.open, which announces by itself.
-        opened = really()
-        return _announcing(opened, _descriptors.get(opened.fileno(), shown), fresh=True)
     fresh = "w" in mode or not os.path.exists(file)
     if fresh and "r" not in mode:
         announce("file", f"open {shown}")
-    return _announcing(really(), shown, fresh)
+    return _announcing(really(), shown, fresh, newline)
 
 
-def _announcing(opened: Any, shown: str, fresh: bool) -> Any:
-    """Make this one file object announce what it writes out; its class stays what it is."""
-    kind = type(opened)
-    alive = weakref.ref(opened)  # a cycle would delay the closing of files that are simply dropped
-    fd = opened.fileno()
-    _descriptors[fd] = shown
-    unbuffered = isinstance(opened, io.RawIOBase)
-    by_line = bool(getattr(opened, "line_buffering", False))
-    pending = fresh  # a new file's closing is announced even if others wrote to its descriptor
-    dirty = False
-    since_announced = 0
-    closing = False
+class _Announcing:
+    """Mixed into the classes of file objects. pending: closing changes the file; dirty: flushing does."""
 
-    def write(data: Any, /) -> int:
-        nonlocal pending, dirty, since_announced
-        since_announced += len(data) if isinstance(data, str) else memoryview(data).nbytes
-        full = since_announced >= io.DEFAULT_BUFFER_SIZE
-        if unbuffered or full or (by_line and "\n" in data):
-            since_announced = 0
-            announce("file", f"write {shown}")
-        pending = dirty = True
-        written: int = kind.write(alive(), data)
+    _once_shown = ""
+    _once_by_line = False
+    _once_pending = False
+    _once_dirty = False
+    _once_closing = False
+    _once_since_announced = 0
+
+    def write(self: Any, data: Any, /) -> int:
+        self._once_since_announced += len(data) if isinstance(data, str) else memoryview(data).nbytes
+        full = self._once_since_announced >= io.DEFAULT_BUFFER_SIZE
+        if full or isinstance(self, io.RawIOBase) or (self._once_by_line and "\n" in data):
+            self._once_since_announced = 0
+            announce("file", f"write {self._once_shown}")
+        self._once_pending = self._once_dirty = True
+        parent: Any = super()
+        written: int = parent.write(data)
         return written
 
-    def flush() -> None:
-        nonlocal pending, dirty, since_announced
-        if dirty and not closing:
-            pending, dirty, since_announced = False, False, 0
-            announce("file", f"flush {shown}")
-        kind.flush(alive())
+    def flush(self: Any) -> None:
+        if self._once_dirty and not self._once_closing:
+            self._once_pending = self._once_dirty = False
+            self._once_since_announced = 0
+            announce("file", f"flush {self._once_shown}")
+        parent: Any = super()
+        parent.flush()
 
-    def close() -> None:
-        nonlocal closing
-        now = alive()
-        if now is not None and not now.closed and not closing:
-            closing = True
-            if pending:
-                announce("file", f"close {shown}")
-            _descriptors.pop(fd, None)
-        kind.close(now)
-
-    opened.write, opened.flush, opened.close = write, flush, close
-    return opened
+    def close(self: Any) -> None:
+        if not self._once_closing and not self.closed:
+            self._once_closing = True
+            if self._once_pending:
+                announce("file", f"close {self._once_shown}")
+            _descriptors.pop(self.fileno(), None)
+        parent: Any = super()
+        parent.close()
 
 
-def add_root(directory: Path) -> None:
-    """Track one more directory, in a child that is already watched."""
-    global _roots
-    added = {os.path.join(way(os.fspath(directory)), ""): None for way in (os.path.abspath, os.path.realpath)}
-    _roots = (*_roots, *added)
+class _Text(_Announcing, io.TextIOWrapper):
+    pass
+
+
+class _Writer(_Announcing, io.BufferedWriter):
+    pass
+
+
+class _Random(_Announcing, io.BufferedRandom):
+    pass
+
+
+class _Raw(_Announcing, io.FileIO):
+    pass
+
+
+_KINDS: dict[type, Any] = {
+    io.TextIOWrapper: _Text,
+    io.BufferedWriter: _Writer,
+    io.BufferedRandom: _Random,
+    io.FileIO: _Raw,
+}
+for _plain, _ours in _KINDS.items():
+    # Libraries print and compare these names.
+    _ours.__name__, _ours.__qualname__, _ours.__module__ = _plain.__name__, _plain.__qualname__, "_io"
+
+
+def _announcing(opened: Any, shown: str, fresh: bool, newline: str | None) -> Any:
+    """The same open file, in a class that announces what is written out of its buffer.
+
+    fresh: it is new or was truncated, so that closing it is announced even if nothing is written through it.
+    """
+    kind = _KINDS.get(type(opened))
+    if kind is None:
+        return opened
+    made: Any
+    if kind is _Text:
+        mode, encoding, errors = opened.mode, opened.encoding, opened.errors
+        by_line, through = opened.line_buffering, opened.write_through
+        made = _Text(opened.detach(), encoding, errors, newline, by_line, through)
+        made.mode, made._once_by_line = mode, by_line
+    elif kind is _Raw:
+        # It has nothing to detach: a second descriptor of the same open file, and the first goes.
+        made = _Raw(os.dup(opened.fileno()), opened.mode)
+        made.name = opened.name
+        opened.close()
+    else:
+        made = kind(opened.detach())
+    made._once_shown, made._once_pending = shown, fresh
+    _descriptors[made.fileno()] = shown
+    return made

@@ -354,13 +354,13 @@ def _path_of(name: str) -> str:
 
 
 def _shown(path: str, roots: Iterable[str]) -> str:
-    real = os.path.realpath(path)
+    # SQLite has resolved symbolic links already.
     for root in roots:
-        if real.startswith(root):
-            return real[len(root) :]
-    if real not in outside:
-        outside.append(real)
-    return os.path.basename(real)
+        if path.startswith(root):
+            return path[len(root) :]
+    if path not in outside:
+        outside.append(path)
+    return os.path.basename(path)
 
 
 # Virtual time inside SQL.
@@ -427,6 +427,9 @@ def _subclass(watched: type, users: type) -> type:
     return made
 
 
+# Made here, in the parent, so that not every child has to.
+_subclass(_WatchedConnection, sqlite3.Connection)
+
 _FACTORY_POSITION = 5
 
 
@@ -465,13 +468,21 @@ def install(roots: Sequence[Path], early: Sequence[Reference] = ()) -> None:
     roots: tracked directories; files are named relative to the one that contains them.
     """
     global _roots
-    _roots = tuple(os.path.join(os.path.realpath(root), "") for root in roots)
+    _roots = ()
+    for root in roots:
+        add_root(root)
     outside.clear()
     rebind(early, _original_connect, _connect)
     connect: Any = _connect
     sqlite3.connect = connect
     sqlite3.dbapi2.connect = connect
     _hold_clock_for_aiosqlite()
+
+
+def add_root(directory: Path) -> None:
+    """Track one more directory: connections opened from now on name their files relative to it."""
+    global _roots
+    _roots = (*_roots, os.path.join(os.path.realpath(directory), ""))
 
 
 def _hold_clock_for_aiosqlite() -> None:
@@ -547,9 +558,3 @@ def watch_inherited(inherited: Sequence[Inherited], report: Callable[[str, Site]
         return await execute(self, *arguments, **named)
 
     core.Connection._execute = reporting_execute
-
-
-def add_root(directory: Path) -> None:
-    """Track one more directory, in a child that is already watched."""
-    global _roots
-    _roots = (*_roots, os.path.join(os.path.realpath(directory), ""))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_once.checks import Verdict
 from pytest_once.faults import KINDS, Schedule
-from pytest_once.report import LifeStory, MatrixRow, Report, Violation
-from pytest_once.site import shown_path
+from pytest_once.report import LifeStory, MatrixRow, Report, Step, Violation
+from pytest_once.site import Site, shown_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,16 +18,8 @@ if TYPE_CHECKING:
 WIDTH = 80
 """Columns of a report, unless the caller says otherwise."""
 
-_COLUMNS = {
-    "crash": "crash",
-    "refused": "refu-sed",
-    "lost-request": "lost req.",
-    "lost-response": "lost resp.",
-    "reset-response": "reset resp.",
-    "error-before": "503 no eff.",
-    "error-after": "500 eff.",
-    "duplicate": "sent twice",
-}
+_COLUMNS = {"crash": "X", **{name: kind.code for name, kind in KINDS.items()}}
+_LEGEND = {"crash": "killed", **{name: name for name in KINDS}}
 
 _WHY = {
     Verdict.DUPLICATE: "The effect happened more often than intended: a customer sees it twice.",
@@ -131,20 +123,26 @@ def _quoted(schedule: Schedule) -> str:
 
 def _life(life: LifeStory, width: int) -> list[str]:
     lines = [f"  incarnation {life.number}"]
+    told: list[str] = []
+    repeated = 0
     for number, step in enumerate(life.steps):
         last = number == len(life.steps) - 1
         if life.killed and last and life.ending.startswith("killed before"):
-            lines += _wrapped(
-                f"X killed (SIGKILL) before {step.boundary.target}  [{_short(step.boundary.site)}]", width, "    ", "        "
+            now = _wrapped(
+                f"X killed (SIGKILL) before {step.boundary.target}  [{_short(step.boundary.site)}]",
+                width,
+                "    ",
+                "        ",
             )
+        else:
+            now = _step(step, width)
+        if now == told:
+            repeated += 1
             continue
-        lines += _wrapped(
-            f"{step.boundary.kind:7} {step.boundary.target}  [{_short(step.boundary.site)}]", width, "    ", "        "
-        )
-        if step.fault is not None:
-            lines += _wrapped(f"! {step.fault}: {KINDS[step.fault].story}", width, "      ", "        ")
-        for key, n in step.effects:
-            lines += _wrapped(f"=> effect number {n}: {key}", width, "      ", "         ")
+        lines += _again(repeated)
+        lines += now
+        told, repeated = now, 0
+    lines += _again(repeated)
     if not life.ending.startswith("killed before"):
         where = f"  [{_short(life.site)}]" if life.site is not None and life.site.line else ""
         mark = "X " if life.killed else ""
@@ -152,31 +150,42 @@ def _life(life: LifeStory, width: int) -> list[str]:
     return lines
 
 
-def _short(site: object) -> str:
-    from pytest_once.site import Site
+def _again(times: int) -> list[str]:
+    return [f"      ... and the same {times} more time{'s' if times > 1 else ''}"] if times else []
 
-    assert isinstance(site, Site)
+
+def _step(step: Step, width: int) -> list[str]:
+    place = _short(step.boundary.site)
+    lines = _wrapped(f"{step.boundary.kind:7} {step.boundary.target}  [{place}]", width, "    ", "        ")
+    if step.fault is not None:
+        lines += _wrapped(f"! {step.fault}: {KINDS[step.fault].story}", width, "      ", "        ")
+    for key, n in step.effects:
+        lines += _wrapped(f"=> effect number {n}: {key}", width, "      ", "         ")
+    return lines
+
+
+def _short(site: Site) -> str:
     return f"{shown_path(site.file)}:{site.line}" if site.line else "place unknown"
 
 
 def _matrix(rows: Sequence[MatrixRow], width: int) -> list[str]:
     used = [name for name in _COLUMNS if any(name in row.outcomes for row in rows)]
-    table = _table(used)
-    for number, row in enumerate(rows, 1):
-        name = "after the last boundary" if row.boundary is None else f"{row.boundary.target}"
-        table.add_row(str(number), name, *(row.outcomes.get(column, "") for column in used))
-    return [line.rstrip() for line in _printed(table, width)]
+    lines = _printed(_table(rows, used, width), width)
+    legend = ", ".join(f"{_COLUMNS[name]} {_LEGEND[name]}" for name in used)
+    return [*(f"  {line.rstrip()}" for line in lines), *_wrapped(legend, width, "  ", "  ")]
 
 
-def _table(columns: Iterable[str]) -> Table:
+def _table(rows: Sequence[MatrixRow], columns: Sequence[str], width: int) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.ASCII2, pad_edge=False, padding=(0, 1))
-    table.add_column("", justify="right")
-    table.add_column("before", overflow="fold", ratio=1)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False, safe_box=True)
+    table.add_column("before", no_wrap=True, overflow="ellipsis", max_width=width - 4 - 7 * len(columns))
     for column in columns:
-        table.add_column(_COLUMNS[column], overflow="fold", width=max(5, *(len(p) for p in _COLUMNS[column].split())))
+        table.add_column(_COLUMNS[column], no_wrap=True, width=5)
+    for number, row in enumerate(rows, 1):
+        name = "the end" if row.boundary is None else row.boundary.target
+        table.add_row(f"{number} {name}", *(row.outcomes.get(column, "") for column in columns))
     return table
 
 
@@ -184,8 +193,9 @@ def _printed(table: Table, width: int) -> list[str]:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False).print(table)
-    return out.getvalue().rstrip("\n").splitlines()
+    console = Console(file=out, width=width - 2, color_system=None, force_terminal=False, legacy_windows=False)
+    console.print(table)
+    return out.getvalue().translate({ord("\u2500"): "-", ord("\u2026"): "~"}).rstrip("\n").splitlines()
 
 
 def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:

@@ -136,7 +136,7 @@ class DirectoryStore:
         known = self._known.get(path)
         if known is not None and known.data == data and known.kind == kind and known.mode == mode:
             return known
-        return Entry(path, kind, mode, data, hashlib.blake2b(data, digest_size=16).digest())
+        return Entry(path, kind, mode, data, hashlib.sha256(data).digest())
 
     @staticmethod
     def _is_beside_database(path: str) -> bool:
@@ -213,13 +213,14 @@ class DirectoryStore:
 
     def _rows(self, snapshot: DirectorySnapshot) -> Iterator[Row]:
         files = {entry.path: entry for entry in snapshot.entries if entry.kind == _FILE}
-        databases: dict[str, tuple[bytes | None, bytes | None]] = {}
+        databases: dict[str, tuple[bytes | None, bytes | None, bytes]] = {}
         parts: set[str] = set()
         for path, entry in files.items():
             wal, journal = files.get(f"{path}-wal"), files.get(f"{path}-journal")
-            pair = (wal and wal.data, journal and journal.data)
-            if is_database(path, entry.data, *pair):
-                databases[path] = pair
+            wal_data, journal_data = wal and wal.data, journal and journal.data
+            if is_database(path, entry.data, wal_data, journal_data):
+                key = b"".join(part.digest if part else bytes(32) for part in (entry, wal, journal))
+                databases[path] = (wal_data, journal_data, key)
                 parts.update((f"{path}-wal", f"{path}-journal"))
         # What a super-journal does is seen in the rows of its databases; its own name is random.
         likely = filter(_SUPER_JOURNAL.search, files)
@@ -239,14 +240,14 @@ class DirectoryStore:
             elif entry.path in databases:
                 if entry.mode != _USUAL_FILE_MODE:
                     yield Row(place, ("mode",), (entry.mode,))
-                wal_data, journal_data = databases[entry.path]
+                wal_data, journal_data, key = databases[entry.path]
                 yield from database_rows(
                     place,
                     entry.data,
                     wal_data,
                     journal_data,
                     super_journals=super_names if super_journal_of(journal_data) else (),
-                    content_key=entry.digest,
+                    content_key=key,
                 )
             else:
                 content = _text(entry.data)

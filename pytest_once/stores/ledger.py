@@ -50,7 +50,7 @@ class LedgerStore:
             message = f"the ledger {self._path} is missing; code under test must not touch it"
             raise StoreError(message) from None
         if self._last is None or self._last.data != data:
-            self._last = LedgerPicture(data, hashlib.blake2b(data, digest_size=16).digest())
+            self._last = LedgerPicture(data, hashlib.sha256(data).digest())
         return self._last
 
     def restore(self, snapshot: LedgerPicture) -> None:

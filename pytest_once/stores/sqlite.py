@@ -29,7 +29,7 @@ _KEPT_DATABASES = 256
 # In a tuple, so that neither patching sqlite3.connect nor a sweep over modules for it reaches us.
 _CONNECT = (sqlite3.connect,)
 
-_Key = tuple[str, bytes, bytes, bytes, bool]
+_Key = tuple[str, bytes, bool, bool]
 _cache: OrderedDict[_Key, tuple[Row, ...]] = OrderedDict()
 
 
@@ -63,7 +63,7 @@ def database_rows(
     """Everything a process would read after recovery; a corrupt database is one row of raw bytes.
 
     place: prefix of the rows' places. super_journals: names of the super-journals in the same picture (a
-    journal that names one is rolled back only if it exists). content_key: a hash of data, if there is one already.
+    journal that names one is rolled back only if it exists). content_key: a hash of all three, if known.
     Rows WITHOUT ROWID are unordered; others come in rowid order, without the rowid itself.
     """
     wal = wal if wal is not None and len(wal) > _WAL_HEADER_BYTES else b""
@@ -71,7 +71,8 @@ def database_rows(
     super_journal = super_journal_of(journal)
     if super_journal is not None and super_journal not in super_journals:
         journal = b""  # the whole transaction had committed when its super-journal went
-    key = (place, content_key or _hash(data), _hash(wal), _hash(journal), super_journal is not None)
+    content_key = content_key or _hash(data) + _hash(wal) + _hash(journal)
+    key = (place, content_key, super_journal is not None, bool(journal))
     known = _cache.get(key)
     if known is not None:
         _cache.move_to_end(key)
@@ -89,7 +90,7 @@ def database_rows(
 
 
 def _hash(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest() if data else b""
+    return hashlib.sha256(data).digest()
 
 
 def _without_super_journal(journal: bytes) -> bytes:

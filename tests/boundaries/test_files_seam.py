@@ -20,6 +20,7 @@ def contents(root: Path) -> dict[str, str | None]:
     return {
         str(path.relative_to(root)): None if path.is_dir() else path.read_text()
         for path in sorted(root.rglob("*"))
+        if path.exists()
     }
 
 
@@ -57,11 +58,12 @@ def test_a_new_file_is_announced_before_it_exists_and_before_it_has_content(tmp_
     [
         lambda path: path.write_text("x"),
         lambda path: path.write_bytes(b"x"),
-        lambda path: open(path, "x").write("x"),
+        lambda path: path.open("x").write("x"),
         lambda path: os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY), "w").write("x"),
-        lambda path: open(str(path).encode(), "w+b").write(b"x"),
+        lambda path: path.open("w+b", 100).write(b"x"),
+        lambda path: print("x", end="", file=path.open("w")),
     ],
-    ids=["write_text", "write_bytes", "x", "os.open", "bytes"],
+    ids=["write_text", "write_bytes", "x", "os.open", "w+b", "print"],
 )
 def test_every_way_to_write_a_whole_file_is_seen(write: Callable[[Path], Any], tmp_path: Path) -> None:
     """pathlib, descriptors and files that are only dropped go through the same two boundaries."""
@@ -71,33 +73,25 @@ def test_every_way_to_write_a_whole_file_is_seen(write: Callable[[Path], Any], t
     assert recording.seen() == [("open f", {}), ("close f", {"f": ""}), ("after", {"f": "x"})]
 
 
-@pytest.mark.parametrize("replace", [os.replace, os.rename, early_replace, shutil.move])
-def test_a_replacement_is_announced_before_it_happens(replace: Any, tmp_path: Path) -> None:
-    """The atomic step of every careful writer."""
+REPLACEMENTS: dict[str, Callable[[Path, Path], Any]] = {
+    "replace": lambda new, old: os.replace(new, old),
+    "rename": lambda new, old: os.rename(new, old),
+    "early": lambda new, old: early_replace(new, old),
+    "pathlib": lambda new, old: new.replace(old),
+    "shutil": lambda new, old: shutil.move(str(new), str(old)),
+}
+
+
+@pytest.mark.parametrize("way", REPLACEMENTS)
+def test_a_replacement_is_announced_before_it_happens(way: str, tmp_path: Path) -> None:
+    """The atomic step of every careful writer, also where `from os import replace` came before the seam."""
     (tmp_path / "new").write_text("n")
     (tmp_path / "old").write_text("o")
-    name = getattr(replace, "__name__", "")
 
-    def form(root: Path) -> None:
-        act = {"replace": os.replace, "rename": os.rename, "move": shutil.move}[name]
-        act = early_replace if replace is not act and name == "replace" else act
-        act(str(root / "new"), str(root / "old"))
+    recording = run(lambda root: (REPLACEMENTS[way](root / "new", root / "old"), None)[1], tmp_path)
 
-    verb = "rename" if name == "move" else name
-    assert run(form, tmp_path).seen() == [
-        (f"{verb} old", {"new": "n", "old": "o"}),
-        ("after", {"old": "n"}),
-    ]
-
-
-def test_an_early_import_of_replace_is_seen(tmp_path: Path) -> None:
-    """`from os import replace` binds the function before the seam comes."""
-    (tmp_path / "new").write_text("n")
-
-    def form(root: Path) -> None:
-        early_replace(root / "new", root / "old")
-
-    assert run(form, tmp_path).targets() == ["replace old", "after"]
+    verb = "rename" if way in ("rename", "shutil") else "replace"
+    assert recording.seen() == [(f"{verb} old", {"new": "n", "old": "o"}), ("after", {"old": "n"})]
 
 
 def test_a_flush_is_announced_if_it_writes_something(tmp_path: Path) -> None:
@@ -131,6 +125,23 @@ def test_a_full_buffer_is_announced_before_it_is_written_out(tmp_path: Path) -> 
     targets = run(form, tmp_path).targets()
 
     assert targets == ["open big", "write big", "between", "close big", "after"]
+
+
+def test_an_unbuffered_file_announces_every_write(tmp_path: Path) -> None:
+    """Each is there at once."""
+
+    def form(root: Path) -> None:
+        with open(root / "f", "wb", 0) as file:
+            file.write(b"x")
+            file.write(b"y")
+
+    assert run(form, tmp_path).seen() == [
+        ("open f", {}),
+        ("write f", {"f": ""}),
+        ("write f", {"f": "x"}),
+        ("close f", {"f": "xy"}),
+        ("after", {"f": "xy"}),
+    ]
 
 
 def test_removals_links_and_directories_are_announced_when_they_change_something(tmp_path: Path) -> None:
@@ -206,10 +217,12 @@ def test_file_objects_keep_their_class_and_errors_stay_the_same(tmp_path: Path) 
         for mode, buffering in (("w", -1), ("wb", -1), ("w+b", -1), ("wb", 0)):
             with open(root / "f", mode, buffering) as file:
                 kinds.append(type(file).__name__)
-        for act in (lambda: open(root / "f", "x"), lambda: os.remove(root / "no"), lambda: open(None, "w")):  # type: ignore[call-overload]
+        wrong: Any = None
+        for path, mode in ((root / "f", "x"), (root / "no" / "f", "w"), (wrong, "w"), (root / "f", "wz")):
             try:
-                act()
-            except Exception as error:
+                with open(path, mode):
+                    pass
+            except (OSError, TypeError, ValueError) as error:
                 kinds.append(type(error).__name__)
         return kinds
 
@@ -221,4 +234,5 @@ def test_file_objects_keep_their_class_and_errors_stay_the_same(tmp_path: Path) 
         "FileExistsError",
         "FileNotFoundError",
         "TypeError",
+        "ValueError",
     ]

@@ -98,12 +98,12 @@ Call = Callable[..., httpx.Response]
 
 
 def run(body: Callable[[], Any], base: str | None, fault: str | None = None) -> Recording:
-    """result: [what the body returned or the name of what it raised, what the ledger was told, outside calls]."""
+    """result: [what the body returned or the name of what it raised, what was told, the outside calls]."""
     told: list[Any] = []
     outside: list[Any] = []
 
-    def tell(*what: Any) -> None:
-        told.append(what)
+    def tell(provider: str, operation: str, arrival: str | None, what: str) -> None:
+        told.append([provider, operation, arrival, what])
 
     def on_outside(method: str, url: str, site: Site) -> None:
         outside.append([method, url, site.text])

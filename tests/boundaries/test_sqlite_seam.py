@@ -196,6 +196,30 @@ def test_the_announced_line_is_the_users(form: Form, db: Path) -> None:
     assert any(word in line for word in ("commit", "with ", "END", "INSERT", "COMMIT"))
 
 
+def test_with_several_tasks_the_line_is_that_of_the_one_that_waits(db: Path) -> None:
+    """aiosqlite commits in a thread of its own, in which there is no user code."""
+    import aiosqlite
+
+    async def first(connection: aiosqlite.Connection) -> None:
+        await connection.execute(INSERT)
+        await connection.commit()  # the first
+
+    async def second() -> None:
+        await asyncio.Event().wait()
+
+    def form(file: Path) -> None:
+        async def main() -> None:
+            others = [asyncio.create_task(second()) for _ in range(3)]
+            async with aiosqlite.connect(file) as connection:
+                await asyncio.gather(asyncio.create_task(first(connection)))
+            for other in others:
+                other.cancel()
+
+        asyncio.run(main())
+
+    assert run(form, db).passed[0].line == "await connection.commit()  # the first"
+
+
 def test_an_attached_file_is_announced_although_the_main_database_is_in_memory(db: Path) -> None:
     """ATTACH makes a harmless connection one that changes the world."""
     assert run(attached, db).seen() == [("agent.db COMMIT (disk.tasks)", 0), ("after", 1)]

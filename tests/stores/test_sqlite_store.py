@@ -1,4 +1,4 @@
-"""A database's rows are what a process would read after SQLite's own recovery, whatever its files look like."""
+"""A database's rows are what a process would read after SQLite's recovery, whatever its files look like."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_an_unspilled_transaction_and_a_persistent_journal_change_nothing(root: 
 
 @pytest.mark.parametrize("present", [True, False])
 def test_a_super_journal_of_the_picture_decides_not_one_of_the_live_world(root: Path, present: bool) -> None:
-    """Commits over attached databases: rolled back while the super-journal exists, committed once it is gone."""
+    """A commit over two databases is rolled back while its super-journal exists, and done once it is gone."""
     path = root / "agent.db"
     execute(path, "CREATE TABLE t(v); INSERT INTO t VALUES ('old')")
     keep_journal = "(root / 'kept').write_bytes((root / 'agent.db-journal').read_bytes())"
@@ -205,7 +205,8 @@ def test_a_real_commit_over_two_databases_is_all_or_nothing(root: Path) -> None:
         execute(root / name, "CREATE TABLE t(v)")
     execute(
         root / "agent.db",
-        f"ATTACH '{root / 'other.db'}' AS o; BEGIN; INSERT INTO t VALUES (1); INSERT INTO o.t VALUES (1); COMMIT",
+        f"ATTACH '{root / 'other.db'}' AS o;"
+        "BEGIN; INSERT INTO t VALUES (1); INSERT INTO o.t VALUES (1); COMMIT",
     )
     wanted = digest_of(root)
     (root / "agent.db-mj0A1B2C3D4").write_bytes(str(root / "agent.db-journal").encode() + b"\0")
