@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_once.events import Listener, silent
-from pytest_once.exploration import Exploration, FrontEnd
+from pytest_once.exploration import Exploration
+from pytest_once.recording import FrontEnd
 from pytest_once.faults import Schedule
 from pytest_once.once import Once
 from pytest_once.premises import Premises, ProviderServer

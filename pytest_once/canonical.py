@@ -141,9 +141,7 @@ def _features(text: str) -> tuple[frozenset[str], bool]:
 class _Scanner:
     """Finds the minted tokens and the instants of one naming in cells."""
 
-    def __init__(
-        self, tokens: frozenset[str], window: tuple[float, float], base: _Scanner | None = None
-    ) -> None:
+    def __init__(self, tokens: frozenset[str], window: tuple[float, float], base: _Scanner | None = None) -> None:
         """base: a scanner made before, from which what does not depend on the difference is taken over."""
         # A token on word boundaries shows its first alphanumeric run as a whole run of the text; so one
         # look-up a run finds every candidate, however many tokens there are.
@@ -417,11 +415,7 @@ class Form:
             masked_place, place_scan, roles = known
             if roles:
                 scans: list[_Scan] = [
-                    _IGNORED
-                    if role == _IGNORE
-                    else _as_volatile(cell, scan(cell))
-                    if role == _VOLATILE
-                    else scan(cell)
+                    _IGNORED if role == _IGNORE else _as_volatile(cell, scan(cell)) if role == _VOLATILE else scan(cell)
                     for cell, role in zip(row.cells, roles, strict=True)
                 ]
             else:
@@ -502,9 +496,7 @@ class Form:
         rendered: list[tuple[Any, ...]] = []
         for row in self.rows:
             place = shown(row.place_scan)
-            rendered.append(
-                (place, row.names, tuple(map(shown, row.scans)) if row.varying else row.row.cells)
-            )
+            rendered.append((place, row.names, tuple(map(shown, row.scans)) if row.varying else row.row.cells))
         rendered.append(("@now", rank[now]))
         return rendered
 
@@ -539,9 +531,7 @@ def digest(canonical: Sequence[tuple[Any, ...]]) -> str:
         # which depend on whether equal objects happen to be the same object.
         data = marshal.dumps(list(canonical), 2)
     except ValueError as error:
-        message = (
-            "a row holds a cell that is not None, int, float, str or bytes; convert it in the store's rows()"
-        )
+        message = "a row holds a cell that is not None, int, float, str or bytes; convert it in the store's rows()"
         raise TypeError(message) from error
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
@@ -598,9 +588,7 @@ def _structural(rows_a: list[_ScannedRow], rows_b: list[_ScannedRow]) -> str | N
         for row in (a, b):
             if row is not None:
                 place = row.masked_place
-                count_a, count_b = (
-                    sum(one.masked_place == place for one in rows) for rows in (rows_a, rows_b)
-                )
+                count_a, count_b = (sum(one.masked_place == place for one in rows) for rows in (rows_a, rows_b))
                 if count_a != count_b:
                     return f"{place}: {_count(count_a)} in one run, {_count(count_b)} in the other"
         names = [row.masked_place if row is not None else "nothing" for row in (a, b)]

@@ -93,7 +93,9 @@ class Evidence:
             )
         store, relative = found
         snapshot = dict(sight.picture.snapshots).get(store)
-        files = {entry.path: entry.data for entry in snapshot.entries} if isinstance(snapshot, DirectorySnapshot) else {}
+        files = (
+            {entry.path: entry.data for entry in snapshot.entries} if isinstance(snapshot, DirectorySnapshot) else {}
+        )
         if relative not in files:
             return []
         try:
@@ -109,5 +111,3 @@ class Evidence:
             payload = json.dumps({"key": str(row[0])}, sort_keys=True)
             effects += [Effect(0, counter.name, "", str(row[0]), payload, 0)] * row[1]
         return effects
-
-

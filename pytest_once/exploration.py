@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
-import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_once import matrix, seams
-from pytest_once.boundaries import Boundary
-from pytest_once.canonical import Naming, differences
-from pytest_once.checks import SEVERITY, Verdict, build_oracle
-from pytest_once.clock import EPOCH_S, WINDOW_S
+from pytest_once import matrix
+from pytest_once.checks import SEVERITY, Verdict
 from pytest_once.events import Listener, Recorded, silent
 from pytest_once.evidence import Evidence
-from pytest_once.explorer import Explorer, Graph, Unexplorable, died_message, hung_message, progressing_message
+from pytest_once.explorer import Explorer
 from pytest_once.faults import Schedule
-from pytest_once.incarnation import Channel, Died, Ended, ForkUnavailable, Hung, Misuse, raised_at
-from pytest_once.judgement import Finding, judge_end, judge_moment
-from pytest_once.life import Birth, Life, Looped, Sight, Stage, let_live
-from pytest_once.premises import Act, Premises
+from pytest_once.graph import Found, Graph
+from pytest_once.incarnation import ForkUnavailable
+from pytest_once.judgement import Finding
+from pytest_once.life import Life
+from pytest_once.premises import Premises
+from pytest_once.recording import FrontEnd, Recorder, Recording
 from pytest_once.replay import Misfit, Replayed, replay
 from pytest_once.report import Report, Violation
 from pytest_once.scenario import Expectations, Limits, ScenarioError
-from pytest_once.site import NOWHERE
 from pytest_once.stores import StoreError
-from pytest_once.stores.directory import DirectoryStore
-from pytest_once.stores.ledger import LedgerStore
-from pytest_once.world import Picture, PictureShelf, World
-
-SHIFT_S = 37 * 86400.0 + 18431.0
-"""By how much the second recording run's clock is shifted, so that what depends on it shows."""
+from pytest_once.trouble import Unexplorable
+from pytest_once.world import PictureShelf
 
 CONFIRMED_VARIANTS = 12
 """How many schedules that differ only in the boundaries hit are replayed and listed for one verdict and key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrontEnd:
-    """How the engine's caller runs a body and words its errors.
-
-    act: runs the body once, in the child. skips: exceptions that mean "skip this test". explain: the text of
-    an exception for a person.
-    """
-
-    act: Act
-    skips: tuple[type[BaseException], ...] = ()
-    explain: Callable[[BaseException], str] = lambda error: "".join(traceback.format_exception(error))
 
 
 @dataclass(slots=True)
@@ -67,9 +44,6 @@ class Exploration:
     tracked: Sequence[Path] = ()
     listener: Listener = silent
     skipped: str | None = None
-    _stage: Stage = field(init=False)
-    _root: Sight = field(init=False)
-    _may_track: bool = True
 
     def run(self) -> Report:
         """Explore to closure or to a limit."""
@@ -92,6 +66,9 @@ class Exploration:
         finally:
             gc.unfreeze()
 
+    def _record(self) -> Recording:
+        return Recorder(self.premises, self.front, self.expectations, self.limits, self.tracked).record()
+
     def _no_answer(self, verdict: Verdict, problem: str, trace: str = "") -> Report:
         return Report(
             name=self.name,
@@ -103,240 +80,26 @@ class Exploration:
             output=self.premises.printed(),
         )
 
-    # -- recording -----------------------------------------------------------------------------------
-
-    def _record(self) -> tuple[Evidence, Life]:
-        """Two lives without faults, and the first once more: boundaries, intended effects, volatile values."""
-        premises = self.premises
-        world = World(
-            [
-                LedgerStore(premises.ledger_path),
-                *(DirectoryStore(path, label) for path, label in self._directories()),
-            ]
-        )
-        prepared = seams.prepare([premises.world, *self.tracked])
-        self._stage = Stage(
-            body=self._body(prepared),
-            world=world,
-            output=premises.output,
-            life_timeout_s=self.limits.life_timeout_s,
-            max_boundaries=self.limits.max_boundaries,
-            services={"serve": lambda _: premises.serve(), "track": self._track},
-        )
-        self._root = Sight(world.take(), EPOCH_S, frozenset())
-        first = self._first_life(0)
-        if len(self._root.picture.snapshots) != len(first.last.picture.snapshots if first.last else ()) or any(
-            passage.sight is not None
-            and len(passage.sight.picture.snapshots) != len(self._root.picture.snapshots)
-            for passage in first.passages
-        ):
-            first = self._first_life(0)  # a directory was tracked on the way; now it is there from the start
-        self._may_track = False
-        self._preimport()
-        seams.refresh(prepared)
-        again = self._first_life(0)
-        other = self._first_life(1)
-        evidence = self._learn(first, other)
-        self._same(evidence, first, again)
-        return evidence, first
-
-    def _directories(self) -> Iterator[tuple[Path, str]]:
-        """The tracked directories with labels that are unique and do not depend on the machine."""
-        yield self.premises.world, "once.path"
-        for number, path in enumerate(self.tracked):
-            yield path, "tmp_path" if number == 0 else f"tracked{number}"
-
-    def _first_life(self, variant: int) -> Life:
-        self._stage.world.put(self._root.picture)
-        start_s = EPOCH_S + variant * SHIFT_S
-        life = self._stage.live(Birth(0, variant, start_s), frozenset(), let_live)
-        ending = life.ending
-        if isinstance(ending, Ended):
-            if ending.skipped is not None:
-                raise Unexplorable(Verdict.INCONCLUSIVE, f"skipped: {ending.skipped}", skipped=ending.skipped)
-            if ending.claim != "done":
-                said = f"raised {ending.error} ({ending.site})" if ending.error else f"claimed {ending.claim!r}"
-                raise Unexplorable(
-                    Verdict.INCONCLUSIVE,
-                    f"the fault-free run {said}. It must complete before crashes can say anything; make the test "
-                    "pass without --once-chaos first",
-                    ending.details,
-                )
-            return life
-        if isinstance(ending, Misuse):
-            verdict = Verdict.ESCAPED_EFFECT if ending.code == "outside" else Verdict.INCONCLUSIVE
-            raise Unexplorable(verdict, f"{ending.message} ({ending.site})")
-        if isinstance(ending, Hung):
-            raise Unexplorable(Verdict.INCONCLUSIVE, hung_message(ending, life))
-        if isinstance(ending, Died):
-            raise Unexplorable(Verdict.INCONCLUSIVE, died_message(ending, life))
-        assert isinstance(ending, Looped)
-        raise Unexplorable(Verdict.INCONCLUSIVE, progressing_message(ending))
-
-    def _learn(self, first: Life, other: Life) -> Evidence:
-        assert first.last is not None and other.last is not None
-        naming = Naming(ignore=self.expectations.ignore, clock_window=WINDOW_S)
-        evidence = Evidence(self._stage.world, naming)
-        ours = [boundary.anchor for boundary in first.boundaries]
-        theirs = [boundary.anchor for boundary in other.boundaries]
-        if ours != theirs:
-            raise Unexplorable(
-                Verdict.NONDETERMINISTIC,
-                "two fault-free runs, the second with another clock and other randomness, passed different "
-                f"boundaries: {_parting(first.boundaries, other.boundaries)}. What the body does must not depend on "
-                "random values or the date; seed or inject them in the test",
-            )
-        evidence.oracle = build_oracle(
-            self.expectations,
-            evidence.intents(first.last),
-            evidence.effects(first.last),
-            evidence.effects(other.last),
-            (evidence.mask(first.last.tokens), evidence.mask(other.last.tokens)),
-        )
-        evidence.naming = replace(naming, columns=self._volatile_columns(naming, first, other))
-        last = first.last
-        assert isinstance(first.ending, Ended)
-        finding = judge_moment(evidence, last) or judge_end(evidence, self.expectations, last, first.ending)
-        if finding is not None:
-            key = f" for {finding.key}" if finding.key is not None else ""
-            raise Unexplorable(
-                finding.verdict,
-                f"already the fault-free run has {finding.actual} effects{key}, {finding.expected} intended. Correct "
-                "the code, or what the test intends (key=, keys=, once.intend)",
-            )
-        return evidence
-
-    def _volatile_columns(self, naming: Naming, first: Life, other: Life) -> frozenset[str]:
-        """Columns whose values depend on clock or randomness, as far as renaming does not explain them."""
-        columns: set[str] = set()
-        world = self._stage.world
-        for (one, two), boundary in zip(_paired(first, other), [*first.boundaries, None], strict=True):
-            difference = differences(
-                world.rows(one.picture),
-                world.rows(two.picture),
-                replace(naming, tokens=one.tokens),
-                replace(naming, tokens=two.tokens),
-                one.now_s,
-                two.now_s,
-            )
-            if difference.structural:
-                before = f"before {boundary.target}" if boundary is not None else "at the end"
-                raise Unexplorable(
-                    Verdict.NONDETERMINISTIC,
-                    f"two fault-free runs left different worlds {before}: {difference.structural}. What is stored "
-                    "must not depend on random values or the date beyond the values themselves",
-                )
-            columns |= difference.volatile
-        return frozenset(columns)
-
-    def _same(self, evidence: Evidence, first: Life, again: Life) -> None:
-        """The same schedule, run twice, must leave the same worlds."""
-        if [b.anchor for b in first.boundaries] != [b.anchor for b in again.boundaries]:
-            raise Unexplorable(
-                Verdict.NONDETERMINISTIC,
-                f"the fault-free run was repeated and took another way: {_parting(first.boundaries, again.boundaries)}. "
-                "Thread timing, set order, or something outside the tracked world decides what the body does",
-            )
-        for (one, two), boundary in zip(_paired(first, again), [*first.boundaries, None], strict=True):
-            if evidence.digest(one) != evidence.digest(two):
-                changes = self._stage.world.changes(one.picture, two.picture)
-                before = f"before {boundary.target} at {boundary.site}" if boundary is not None else "at the end"
-                raise Unexplorable(
-                    Verdict.NONDETERMINISTIC,
-                    f"the fault-free run was repeated and left another world {before}: "
-                    f"{'; '.join(changes[:3]) or 'rows in another order'}. Store something that is the same each "
-                    "time, or name the column in ignore= if it decides nothing",
-                )
-
-    def _track(self, argument: Any) -> None:
-        path = Path(argument)
-        world = self._stage.world
-        stores = [store for store in world.stores if isinstance(store, DirectoryStore)]
-        if any(path == store.root or store.root in path.parents for store in stores):
-            return
-        if not self._may_track:
-            raise ScenarioError(
-                f"once.track({str(path)!r}) was not called in the fault-free run, so its first state is not known; "
-                "call it at the beginning of the test, always"
-            )
-        store = DirectoryStore(path, f"track{len(stores)}")
-        world.add(store)
-        self._root = replace(
-            self._root, picture=Picture((*self._root.picture.snapshots, (store.name, store.snapshot())))
-        )
-
-    def _preimport(self) -> None:
-        """Import here what the body imports, or every child pays for it again."""
-        for name in sorted(self._stage.modules):
-            if name.split(".")[0] in ("__main__", "__mp_main__"):
-                continue
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-
-    # -- the child -----------------------------------------------------------------------------------
-
-    def _body(self, prepared: seams.Prepared) -> Callable[[Channel, Birth], Ended]:
-        once = self.premises.once
-        front = self.front
-        blocked = tuple(cls for cls in self.expectations.blocked if isinstance(cls, type))
-        definite = self.expectations.definite_failure
-        known = frozenset(sys.modules)
-
-        def body(channel: Channel, birth: Birth) -> Ended:
-            clock = seams.install(prepared, channel, birth, once)
-            once.begin(channel, clock, birth.number)
-            once.ledger.begin_incarnation(birth.number)
-            claim, details = "done", ""
-            error: BaseException | None = None
-            skipped: str | None = None
-            try:
-                front.act(once)
-                claim = once.claimed or "done"
-            except front.skips as skip:
-                skipped = str(skip)
-            except BaseException as raised:
-                error = raised
-                claim = (
-                    "unknown"
-                    if isinstance(raised, blocked)
-                    else "failed"
-                    if isinstance(raised, definite)
-                    else once.claimed or "none"
-                )
-                details = front.explain(raised)
-            return Ended(
-                claim,
-                0.0,
-                (),
-                error="" if error is None else f"{type(error).__name__}: {error}".rstrip(": "),
-                site=NOWHERE if error is None else raised_at(error),
-                details=details,
-                skipped=skipped,
-                modules=tuple(sorted(set(sys.modules) - known)),
-                incarnation_was_read=once.incarnation_was_read,
-            )
-
-        return body
-
     # -- exploring -----------------------------------------------------------------------------------
 
     def _explore(self) -> Report:
         deadline = time.monotonic() + self.limits.deadline_s
-        evidence, recorded = self._record()
+        recording = self._record()
+        evidence, recorded = recording.evidence, recording.first
         self.listener(Recorded(recorded.boundaries))
         explorer = Explorer(
-            self._stage,
+            recording.stage,
             evidence,
             PictureShelf(self.premises.shelf),
             self.expectations,
             self.limits,
             recorded,
-            self._root,
+            recording.root,
             self.listener,
             deadline,
         )
         graph = explorer.run()
-        violations = self._confirm(evidence, graph)
+        violations = self._confirm(recording, graph)
         if violations:
             verdict = min((violation.verdict for violation in violations), key=SEVERITY.index)
         elif graph.bound:
@@ -356,21 +119,21 @@ class Exploration:
             bound=bound,
             profile=self.limits.profile,
             states=len(graph.nodes),
-            runs=self._stage.lives,
+            runs=recording.stage.lives,
             crash_points=graph.crash_points,
             crash_diameter=graph.crash_diameter,
             intended=evidence.oracle.intended,
             violations=violations,
             boundaries=recorded.boundaries,
-            matrix=matrix.rows(graph, recorded, evidence.oracle),
+            matrix=matrix.rows(graph, recorded),
             assumptions=self._assumptions(evidence, recorded),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
         )
 
-    def _confirm(self, evidence: Evidence, graph: Graph) -> tuple[Violation, ...]:
+    def _confirm(self, recording: Recording, graph: Graph) -> tuple[Violation, ...]:
         """Replay what was found with real SIGKILL: the shortest for each verdict and key, then its variants."""
-        groups: dict[Any, list[tuple[Finding, Schedule, tuple[str, ...]]]] = {}
+        groups: dict[Any, list[Found]] = {}
         for found in graph.findings:
             groups.setdefault(found[0].subject, []).append(found)
         violations = []
@@ -380,19 +143,19 @@ class Exploration:
             for _, schedule, hit in group:
                 distinct.setdefault(hit, schedule)
             finding, schedule, _ = group[0]
-            violation = self._confirmed(evidence, finding, schedule)
+            violation = self._confirmed(recording, finding, schedule)
             others = [other for other in distinct.values() if other != schedule]
             listed = tuple(
                 other
                 for other in others[:CONFIRMED_VARIANTS]
-                if violation.confirmed and self._confirmed(evidence, finding, other).confirmed
+                if violation.confirmed and self._confirmed(recording, finding, other).confirmed
             )
             violations.append(replace(violation, variants=listed, variants_unlisted=len(others) - len(listed)))
         return tuple(sorted(violations, key=lambda violation: SEVERITY.index(violation.verdict)))
 
-    def _confirmed(self, evidence: Evidence, finding: Finding, schedule: Schedule) -> Violation:
+    def _confirmed(self, recording: Recording, finding: Finding, schedule: Schedule) -> Violation:
         try:
-            seen: Replayed = replay(self._stage, evidence, self.expectations, self._root, schedule)
+            seen: Replayed = replay(recording.stage, recording.evidence, self.expectations, recording.root, schedule)
         except Misfit as misfit:
             return _unconfirmed(finding, schedule, str(misfit), ())
         if all(other.subject != finding.subject for other in seen.findings):
@@ -410,8 +173,9 @@ class Exploration:
         )
 
     def _replay(self, schedule: Schedule) -> Report:
-        evidence, recorded = self._record()
-        seen = replay(self._stage, evidence, self.expectations, self._root, schedule)
+        recording = self._record()
+        evidence, recorded = recording.evidence, recording.first
+        seen = replay(recording.stage, evidence, self.expectations, recording.root, schedule)
         violations: tuple[Violation, ...] = tuple(
             Violation(
                 finding.verdict,
@@ -430,7 +194,7 @@ class Exploration:
             verdict=violations[0].verdict if violations else Verdict.EXACTLY_ONCE,
             coverage="replay",
             profile=self.limits.profile,
-            runs=self._stage.lives,
+            runs=recording.stage.lives,
             intended=evidence.oracle.intended,
             violations=violations,
             boundaries=recorded.boundaries,
@@ -456,21 +220,6 @@ class Exploration:
 def _length(schedule: Schedule) -> tuple[int, int, int]:
     """Shortest story first; of equally long ones, that with the fewest soft faults."""
     return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives)
-
-
-def _paired(one: Life, two: Life) -> list[tuple[Sight, Sight]]:
-    ours = [*(passage.sight for passage in one.passages), one.last]
-    theirs = [*(passage.sight for passage in two.passages), two.last]
-    return [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-
-
-def _parting(ours: Sequence[Boundary], theirs: Sequence[Boundary]) -> str:
-    for number, (one, two) in enumerate(zip(ours, theirs, strict=False), 1):
-        if one.anchor != two.anchor:
-            return f"number {number} was {one.target} ({one.site}), then {two.target} ({two.site})"
-    longer = ours if len(ours) > len(theirs) else theirs
-    extra = longer[min(len(ours), len(theirs))]
-    return f"{extra.target} ({extra.site}) was passed only once"
 
 
 def _unconfirmed(finding: Finding, schedule: Schedule, why: str, story: tuple[Any, ...]) -> Violation:

@@ -1,7 +1,8 @@
 """The graph search: every state that any number of crashes can leave, until none is new.
 
-Nodes are states (digests of the world, and how often the call was delivered after it had completed). From each, one life
-without faults shows every crash state along its way, and one life for each soft fault shows what follows from it.
+Nodes are states (digests of the world, and how often the call was delivered after it had completed). From each,
+one life without faults shows every crash state along its way, and one life for each soft fault shows what
+follows from it.
 The search is ordered by the number of faults, and of equally many prefers crashes, so that the first story found
 is a short one.
 """
@@ -12,88 +13,29 @@ import heapq
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pytest_once.boundaries import Boundary
-from pytest_once.checks import Counts, Verdict
+from pytest_once.checks import Verdict
 from pytest_once.events import Listener, Progress, ViolationFound
 from pytest_once.evidence import Evidence
 from pytest_once.faults import DUPLICATE, END, LifePlan, PlannedFault, Schedule, mark_of
+from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
-from pytest_once.judgement import Finding, judge_end, judge_moment, stuck
+from pytest_once.judgement import Finding, judge_end, judge_moment
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_live
 from pytest_once.scenario import Expectations, Limits
+from pytest_once.trouble import (
+    Unexplorable,
+    died_message,
+    hung_message,
+    misuse_verdict,
+    named,
+    progressing_message,
+)
 from pytest_once.world import PictureShelf
 
 RESTART_S = 1.0
 """Virtual seconds that a restart takes at the least: a clock read after it shows another second."""
-
-
-class Unexplorable(Exception):
-    """The exploration cannot go on; the message says why and what to do. verdict: what to report."""
-
-    def __init__(self, verdict: Verdict, message: str, traceback: str = "", skipped: str | None = None) -> None:
-        super().__init__(message)
-        self.verdict = verdict
-        self.traceback = traceback
-        self.skipped = skipped
-
-
-@dataclass(frozen=True, slots=True)
-class Onward:
-    """Where a life without faults leads: to another state, to an end, or nowhere."""
-
-    kind: Literal["state", "complete", "escalated", "failed", "violation", "loop", "unknown"]
-    node: int | None = None
-    finding: Finding | None = None
-
-
-@dataclass(slots=True)
-class Node:
-    """A state. lives: incarnations before it on the shortest known path; the path itself is (parent, life)."""
-
-    number: int
-    deliveries: int
-    crashes: int
-    faults: int
-    lives: int
-    parent: int | None
-    life: LifePlan | None
-    picture: int
-    now_s: float
-    tokens: frozenset[str]
-    counts: Counts
-    expanded: bool = False
-    onward: Onward | None = None
-
-    @property
-    def cost(self) -> tuple[int, int]:
-        """How far from the start: faults of any kind, then those of them that are soft."""
-        return self.crashes + self.faults, self.faults
-
-
-@dataclass(slots=True)
-class Graph:
-    """What the search has found so far."""
-
-    nodes: list[Node] = field(default_factory=list)
-    findings: list[tuple[Finding, Schedule, tuple[str, ...]]] = field(default_factory=list)
-    crash_points: int = 0
-    bound: str = ""
-    matrix: dict[tuple[int, str], Onward] = field(default_factory=dict)
-    escalated: bool = False
-
-    @property
-    def crash_diameter(self) -> int:
-        return max((node.crashes for node in self.nodes), default=0)
-
-    def path(self, number: int) -> tuple[LifePlan, ...]:
-        lives: list[LifePlan] = []
-        node = self.nodes[number]
-        while node.parent is not None and node.life is not None:
-            lives.append(node.life)
-            node = self.nodes[node.parent]
-        return tuple(reversed(lives))
 
 
 Plan = tuple[tuple[int, str, bool], ...]
@@ -137,7 +79,7 @@ class Explorer:
                 Progress(len(self.graph.nodes), self.stage.lives, self.graph.crash_points, len(self._waiting))
             )
         if not self.graph.bound:
-            self._find_stuck()
+            self.graph.findings += stuck_states(self.graph, self.evidence)
         return self.graph
 
     def _limit_reached(self) -> str:
@@ -152,9 +94,9 @@ class Explorer:
         if node.parent is not None and not self.graph.nodes[node.parent].expanded:
             return
         picture = self.shelf.get(node.picture)
-        other = next((self.shelf.get(self.graph.nodes[n].picture) for _, _, n in self._waiting if n != node.number), None)
-        if other is not None:
-            changes = self.stage.world.changes(picture, other)
+        others = [number for _, _, number in self._waiting if number != node.number]
+        if others:
+            changes = self.stage.world.changes(picture, self.shelf.get(self.graph.nodes[others[0]].picture))
             self.still_changing = tuple(dict.fromkeys(change.partition(":")[0] for change in changes))[:3]
 
     # -- states --------------------------------------------------------------------------------------
@@ -288,9 +230,7 @@ class Explorer:
         schedule = (*path, ended)
         if not isinstance(life.ending, Ended):
             return self._trouble(life, schedule)
-        finding = judge_moment(self.evidence, last) or judge_end(
-            self.evidence, self.expectations, last, life.ending
-        )
+        finding = judge_moment(self.evidence, last) or judge_end(self.evidence, self.expectations, last, life.ending)
         if life.ending.incarnation_was_read:
             raise Unexplorable(
                 Verdict.INCONCLUSIVE,
@@ -303,20 +243,14 @@ class Explorer:
         claim = life.ending.claim
         self.graph.crash_points += 1
         killed = LifePlan(ended.faults, END, ended.after_s)
-        unheard = self._arrive(
-            last, node.deliveries, crashes=node.crashes + 1, faults=faults, parent=node, life=killed
-        )
+        unheard = self._arrive(last, node.deliveries, crashes=node.crashes + 1, faults=faults, parent=node, life=killed)
         if node.parent is None and not faulty:
             self.graph.matrix[len(life.passages), "crash"] = Onward("state", unheard)
         if claim in ("none", "in_progress"):
-            number = self._arrive(
-                last, node.deliveries, crashes=node.crashes, faults=faults, parent=node, life=ended
-            )
+            number = self._arrive(last, node.deliveries, crashes=node.crashes, faults=faults, parent=node, life=ended)
             return Onward("state", number)
         if node.deliveries < self.expectations.redeliver:
-            self._arrive(
-                last, node.deliveries + 1, crashes=node.crashes, faults=faults, parent=node, life=ended
-            )
+            self._arrive(last, node.deliveries + 1, crashes=node.crashes, faults=faults, parent=node, life=ended)
         if claim == "unknown":
             self.graph.escalated = True
             return Onward("escalated")
@@ -327,7 +261,7 @@ class Explorer:
         ending = life.ending
         if isinstance(ending, Misuse):
             raise Unexplorable(
-                Verdict.ESCAPED_EFFECT if ending.code == "outside" else Verdict.INCONCLUSIVE,
+                misuse_verdict(ending),
                 f"{ending.message} ({ending.site})",
             )
         if isinstance(ending, Looped):
@@ -365,11 +299,12 @@ class Explorer:
         ours = [passage.boundary.anchor for passage in life.passages[: index + 1]]
         theirs = [passage.boundary.anchor for passage in like.passages[: index + 1]]
         if ours != theirs:
-            at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+            pairs = enumerate(zip(ours, theirs, strict=False))
+            at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 "the same schedule was run twice from the same state and took different ways: "
-                f"boundary {at + 1} was {_named(like, at)}, then {_named(life, at)}. Remove what the body decides "
+                f"boundary {at + 1} was {named(like, at)}, then {named(life, at)}. Remove what the body decides "
                 "by thread timing, iteration order of sets, or anything outside the tracked world",
             )
         one, other = life.passages[index].sight, like.passages[index].sight
@@ -380,46 +315,9 @@ class Explorer:
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 "the same schedule was run twice from the same state and left different worlds before "
-                f"{_named(life, index)}: {'; '.join(changes[:3]) or 'order of rows'}. Make the value a function of "
+                f"{named(life, index)}: {'; '.join(changes[:3]) or 'order of rows'}. Make the value a function of "
                 "the stored state, or name the column in ignore= if it never decides anything",
             )
-
-    # -- liveness ------------------------------------------------------------------------------------
-
-    def _find_stuck(self) -> None:
-        """Every state must lead to completion by lives without faults. Those already delivered once have."""
-        fate: dict[int, bool] = {}
-        for node in self.graph.nodes:
-            way: list[int] = []
-            number: int | None = node.number
-            alive: bool | None = None
-            while number is not None and alive is None:
-                if number in fate:
-                    alive = fate[number]
-                elif number in way:
-                    alive = False
-                    self._stuck(number, way[way.index(number) :])
-                else:
-                    way.append(number)
-                    onward = self.graph.nodes[number].onward
-                    if onward is None or onward.kind not in ("state", "loop"):
-                        alive = True
-                    elif onward.kind == "loop":
-                        alive = self.graph.nodes[number].deliveries > 0
-                        if not alive:
-                            self._stuck(number, [number])
-                    else:
-                        number = onward.node
-            for passed in way:
-                fate[passed] = bool(alive)
-
-    def _stuck(self, number: int, cycle: list[int]) -> None:
-        node = self.graph.nodes[number]
-        if node.deliveries > 0:
-            return
-        lives = (*self.graph.path(number), *(LifePlan() for _ in range(len(cycle))))
-        finding = stuck(self.evidence, node.counts, len(cycle))
-        self.graph.findings.append((finding, Schedule(lives), (f"state {number}",)))
 
 
 def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
@@ -447,46 +345,4 @@ def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
 def _planned(life: Life, plan: Plan) -> tuple[PlannedFault, ...]:
     if len(life.passages) <= max((index for index, _, _ in plan), default=-1):
         return ()  # it did not come that far; _same_so_far reports it
-    return tuple(
-        PlannedFault(fault, mark_of(life.passages[index].boundary), lasts) for index, fault, lasts in plan
-    )
-
-
-def _named(life: Life, index: int) -> str:
-    if index >= len(life.passages):
-        return "the end"
-    boundary = life.passages[index].boundary
-    return f"{boundary.target} at {boundary.site}"
-
-
-def last_place(life: Life) -> str:
-    """Where a life was last heard of, in words."""
-    return f"after {_named(life, len(life.passages) - 1)}" if life.passages else "before its first boundary"
-
-
-def hung_message(hung: Hung, life: Life) -> str:
-    """What to tell about a silent incarnation."""
-    stack = f"\nIts threads were at:\n{hung.stack}" if hung.stack else ""
-    return (
-        f"an incarnation was silent for {hung.seconds:g}s {last_place(life)} and was killed. Likely causes: a wait "
-        "without a time-out; a lock, thread pool, event loop or aiosqlite connection made before the incarnation "
-        "(module or session fixture: make it function-scoped); a loop on the clock without sleeping (time is "
-        f"virtual and moves by sleeps and boundaries).{stack}"
-    )
-
-
-def died_message(died: Died, life: Life) -> str:
-    """What to tell about an incarnation that went away by itself."""
-    return (
-        f"an incarnation ended by itself ({died.how}) {last_place(life)}, without saying how the call went. "
-        "os._exit, a fatal signal or a crashing extension cannot be judged: let the body return or raise, and leave the "
-        "killing to the explorer"
-    )
-
-
-def progressing_message(looped: Looped) -> str:
-    """What to tell about an incarnation that goes on and on."""
-    return (
-        f"an incarnation passed {looped.boundaries} boundaries and was still making new states; give the loop a "
-        "limit in the code, or a smaller job in the test"
-    )
+    return tuple(PlannedFault(fault, mark_of(life.passages[index].boundary), lasts) for index, fault, lasts in plan)

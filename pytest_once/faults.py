@@ -19,7 +19,7 @@ class FaultKind:
     """A way the world fails a call while the process survives.
 
     code: two letters for schedule ids. effect: whether the provider acts. arrivals: requests that reach it.
-    story: what a report says. 
+    story: what a report says.
     """
 
     name: str

@@ -309,9 +309,7 @@ class Ledger(LedgerReader):
             ).fetchone()
         if known != row:
             before, now = (
-                ", ".join(
-                    f"{column}={value!r}" for column, value in list(zip(columns, values, strict=True))[1:]
-                )
+                ", ".join(f"{column}={value!r}" for column, value in list(zip(columns, values, strict=True))[1:])
                 for values in (known, row)
             )
             raise ValueError(f"{row[0]!r} is already declared in {table} with {before}, now with {now}")

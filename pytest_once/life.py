@@ -101,9 +101,7 @@ class Stage:
     lives: int = 0
     modules: frozenset[str] = frozenset()
 
-    def live(
-        self, birth: Birth, tokens: frozenset[str], direct: Director, *, kill_at_end: bool = False
-    ) -> Life:
+    def live(self, birth: Birth, tokens: frozenset[str], direct: Director, *, kill_at_end: bool = False) -> Life:
         """Live once on the world as it is now. The child is gone when this returns.
 
         kill_at_end: SIGKILL it after its last boundary, before anybody hears that it has finished.
@@ -156,13 +154,11 @@ class Stage:
     def _serve(self, request: Request) -> Any:
         try:
             return self.services[request.what](request.argument)
-        except Exception as error:  # noqa: BLE001 - it is raised again in the child, where the caller is
+        except Exception as error:
             return error
 
 
-def _plain(
-    boundary: Boundary, tokens: frozenset[str], occurrences: dict[tuple[str, str, str], int]
-) -> Boundary:
+def _plain(boundary: Boundary, tokens: frozenset[str], occurrences: dict[tuple[str, str, str], int]) -> Boundary:
     """The boundary without random parts in its target, counted anew among its likes."""
     target = masked_text(boundary.target, Naming(tokens, clock_window=WINDOW_S))
     identity = (boundary.kind, target, boundary.site.anchor)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from pytest_once.checks import Oracle, Verdict
-from pytest_once.explorer import Graph, Onward
+from pytest_once.checks import Verdict
+from pytest_once.graph import Graph, Onward
 from pytest_once.life import Life
 from pytest_once.report import MatrixRow
 
 
-def rows(graph: Graph, recorded: Life, oracle: Oracle) -> tuple[MatrixRow, ...]:
+def rows(graph: Graph, recorded: Life) -> tuple[MatrixRow, ...]:
     """One row for each crash point of the recorded life."""
     table: list[MatrixRow] = []
     for index in range(len(recorded.passages) + 1):
         outcomes = {
-            what: _outcome(graph, onward, oracle)
-            for (position, what), onward in graph.matrix.items()
-            if position == index
+            what: _outcome(graph, onward) for (position, what), onward in graph.matrix.items() if position == index
         }
         boundary = recorded.passages[index].boundary if index < len(recorded.passages) else None
         table.append(MatrixRow(boundary, outcomes))
     return tuple(table)
 
 
-def _outcome(graph: Graph, onward: Onward | None, oracle: Oracle) -> str:
+def _outcome(graph: Graph, onward: Onward | None) -> str:
     passed: set[int] = set()
     while onward is not None and onward.kind == "state" and onward.node is not None:
         if onward.node in passed:

@@ -22,7 +22,6 @@ from pytest_once.site import Site
 
 if TYPE_CHECKING:
     from once_fakes import Contract, Provider
-
     from pytest_once.clock import Clock
     from pytest_once.incarnation import Channel
 
@@ -287,6 +286,3 @@ def _arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return {"args": list(args), "kwargs": kwargs}
     bound.apply_defaults()
     return dict(bound.arguments)
-
-
-

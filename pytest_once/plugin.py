@@ -13,7 +13,6 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_once.once import Once
-    from pytest_once.premises import Premises, ProviderServer
     from pytest_once.report import Report
     from pytest_once.scenario import Expectations, Limits
 
@@ -59,9 +58,7 @@ def pytest_load_initial_conftests(
             args[at : at + 2] = [f"--once-chaos={named[0]}"]
         else:
             args[at] = "--once-chaos=standard"
-        early_config.known_args_namespace = parser.parse_known_args(
-            args, namespace=copy.copy(early_config.option)
-        )
+        early_config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
     yield
 
 
@@ -211,7 +208,8 @@ def _setup_in_parent(item: pytest.Function) -> None:
 
 def _explore(item: pytest.Function) -> None:
     """Stands in for runtest: the body runs in children, again and again."""
-    from pytest_once.exploration import Exploration, FrontEnd
+    from pytest_once.exploration import Exploration
+from pytest_once.recording import FrontEnd
     from pytest_once.faults import Schedule
     from pytest_once.reporting import terminal
 
@@ -362,5 +360,3 @@ def _write_summary(terminalreporter: Any, results: Sequence[dict[str, Any]], unm
     exhausted = sum(result["passed"] and result["coverage"] == "exhausted" for result in results)
     failed = sum(not result["passed"] for result in results)
     terminalreporter.line(f"{exhausted} exhausted, {failed} not")
-
-

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pytest_once.boundaries import Boundary
 from pytest_once.checks import Counts, Verdict
 from pytest_once.evidence import Evidence
-from pytest_once.explorer import RESTART_S, died_message, hung_message, progressing_message
+from pytest_once.explorer import RESTART_S
 from pytest_once.faults import END, LifePlan, Schedule, mark_of
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
 from pytest_once.judgement import Finding, judge_end, judge_moment, stuck
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage
 from pytest_once.report import LifeStory, Step
 from pytest_once.scenario import Expectations
+from pytest_once.trouble import died_message, hung_message, progressing_message
 
 
 class Misfit(Exception):
@@ -53,9 +54,7 @@ class _Script:
         return Decision(fault=lasting if lasting in boundary.faults else None)
 
 
-def replay(
-    stage: Stage, evidence: Evidence, expectations: Expectations, root: Sight, schedule: Schedule
-) -> Replayed:
+def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: Sight, schedule: Schedule) -> Replayed:
     """Run the schedule from the root world, never restoring anything in between. Raises Misfit."""
     stage.world.put(root.picture)
     findings: list[Finding] = []
@@ -66,9 +65,7 @@ def replay(
     for number, plan in enumerate(schedule.lives):
         start_s = sight.now_s + (RESTART_S + plan.after_s if number else 0.0)
         script = _Script(plan)
-        life = stage.live(
-            Birth(number, 0, start_s), sight.tokens, script.direct, kill_at_end=plan.crash == END
-        )
+        life = stage.live(Birth(number, 0, start_s), sight.tokens, script.direct, kill_at_end=plan.crash == END)
         _check_fit(script, number, life, schedule)
         assert life.last is not None
         sights = [*(passage.sight for passage in life.passages), life.last]
@@ -78,7 +75,9 @@ def replay(
             completed |= life.ending.claim in ("done", "failed", "unknown")
         findings += _first([_trouble(life)])
         idle = [*idle, evidence.digest(life.last)] if plan == LifePlan() else [evidence.digest(life.last)]
-        if not completed and (idle[-1] in idle[:-1] or (isinstance(life.ending, Looped) and not life.ending.progressing)):
+        if not completed and (
+            idle[-1] in idle[:-1] or (isinstance(life.ending, Looped) and not life.ending.progressing)
+        ):
             findings.append(stuck(evidence, evidence.counts(life.last), len(idle) - 1 - idle.index(idle[-1])))
         story.append(_tell(number, plan, life, evidence, evidence.counts(sight)))
         sight = life.last

@@ -106,7 +106,6 @@ class Report:
             self.coverage == "exhausted"
             and not self.problem
             and (
-                self.verdict is Verdict.EXACTLY_ONCE
-                or (self.verdict is Verdict.ESCALATED and self.escalation_allowed)
+                self.verdict is Verdict.EXACTLY_ONCE or (self.verdict is Verdict.ESCALATED and self.escalation_allowed)
             )
         )

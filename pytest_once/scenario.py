@@ -152,7 +152,9 @@ def from_marker(args: tuple[Any, ...], kwargs: Mapping[str, Any], limits: Limits
             blocked=_exceptions("blocked", given.get("blocked", ()), names=("unknown",)),
             definite_failure=_exceptions("definite_failure", given.get("definite_failure", ())),
             redeliver=_whole("redeliver", given.get("redeliver", 1)),
-            restart_after_s=tuple(seconds(text) for text in _sequence("restart_after", given.get("restart_after", ("0s",)))),
+            restart_after_s=tuple(
+                seconds(text) for text in _sequence("restart_after", given.get("restart_after", ("0s",)))
+            ),
             ignore=_texts("ignore", given.get("ignore", ())),
         ),
         limits,
@@ -182,7 +184,7 @@ def _whole(name: str, value: Any) -> int:
 def _counts(value: Any) -> dict[str, int]:
     if isinstance(value, Mapping):
         return dict(value)
-    return {name: 1 for name in _texts("keys", value)}
+    return dict.fromkeys(_texts("keys", value), 1)
 
 
 def _exceptions(name: str, value: Any, names: tuple[str, ...] = ()) -> tuple[Any, ...]:

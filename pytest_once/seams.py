@@ -48,9 +48,7 @@ def refresh(prepared: Prepared) -> None:
     if "trio" in sys.modules:
         import trio.testing  # noqa: F401
     httpx.prepare()
-    prepared.early = references(
-        *clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals()
-    )
+    prepared.early = references(*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
 
 
 def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> clock.Clock:

@@ -89,9 +89,7 @@ def recorded(
     return recording
 
 
-def _be_the_child(
-    body: Callable[[], Any], install: Callable[[], None], from_parent: int, to_parent: int
-) -> None:
+def _be_the_child(body: Callable[[], Any], install: Callable[[], None], from_parent: int, to_parent: int) -> None:
     status = 1
     write = os.write  # the files seam replaces os.write
 

@@ -50,9 +50,7 @@ while True:
 def server() -> Iterator[str]:
     """A real provider's address; it counts what arrives."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(listener.fileno())], pass_fds=[listener.fileno()]
-        )
+        process = subprocess.Popen([sys.executable, "-c", SERVER, str(listener.fileno())], pass_fds=[listener.fileno()])
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         process.send_signal(signal.SIGKILL)
         process.wait()

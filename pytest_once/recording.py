@@ -1,0 +1,295 @@
+"""The recording runs: what the body does without faults, what it intends, and which of its values are volatile."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_once import seams
+from pytest_once.boundaries import Boundary
+from pytest_once.canonical import Naming, differences
+from pytest_once.checks import Verdict, build_oracle
+from pytest_once.clock import EPOCH_S, WINDOW_S
+from pytest_once.evidence import Evidence
+from pytest_once.incarnation import Channel, Died, Ended, Hung, Misuse, raised_at
+from pytest_once.judgement import judge_end, judge_moment
+from pytest_once.life import Birth, Life, Looped, Sight, Stage, let_live
+from pytest_once.premises import Act, Premises
+from pytest_once.scenario import Expectations, Limits, ScenarioError
+from pytest_once.site import NOWHERE
+from pytest_once.stores.directory import DirectoryStore
+from pytest_once.stores.ledger import LedgerStore
+from pytest_once.trouble import Unexplorable, died_message, hung_message, misuse_verdict, progressing_message
+from pytest_once.world import Picture, World
+
+SHIFT_S = 37 * 86400.0 + 18431.0
+"""By how much the second recording run's clock is shifted, so that what depends on it shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontEnd:
+    """How the engine's caller runs a body and words its errors.
+
+    act: runs the body once, in the child. skips: exceptions that mean "skip this test". explain: the text of
+    an exception for a person.
+    """
+
+    act: Act
+    skips: tuple[type[BaseException], ...] = ()
+    explain: Callable[[BaseException], str] = lambda error: "".join(traceback.format_exception(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What the exploration starts from. root: the world before the first life. first: the fault-free life."""
+
+    stage: Stage
+    root: Sight
+    evidence: Evidence
+    first: Life
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Makes the recording of one test. tracked: directories of the world besides once.path."""
+
+    premises: Premises
+    front: FrontEnd
+    expectations: Expectations
+    limits: Limits
+    tracked: Sequence[Path] = ()
+    _stage: Stage = field(init=False)
+    _root: Sight = field(init=False)
+    _may_track: bool = True
+
+    def record(self) -> Recording:
+        """Two lives without faults, and the first once more: boundaries, intended effects, volatile values."""
+        premises = self.premises
+        world = World(
+            [
+                LedgerStore(premises.ledger_path),
+                *(DirectoryStore(path, label) for path, label in self._directories()),
+            ]
+        )
+        prepared = seams.prepare([premises.world, *self.tracked])
+        self._stage = Stage(
+            body=self._body(prepared),
+            world=world,
+            output=premises.output,
+            life_timeout_s=self.limits.life_timeout_s,
+            max_boundaries=self.limits.max_boundaries,
+            services={"serve": lambda _: premises.serve(), "track": self._track},
+        )
+        self._root = Sight(world.take(), EPOCH_S, frozenset())
+        first = self._first_life(0)
+        if len(self._root.picture.snapshots) != len(first.last.picture.snapshots if first.last else ()) or any(
+            passage.sight is not None and len(passage.sight.picture.snapshots) != len(self._root.picture.snapshots)
+            for passage in first.passages
+        ):
+            first = self._first_life(0)  # a directory was tracked on the way; now it is there from the start
+        self._may_track = False
+        self._preimport()
+        seams.refresh(prepared)
+        again = self._first_life(0)
+        other = self._first_life(1)
+        evidence = self._learn(first, other)
+        self._same(evidence, first, again)
+        return Recording(self._stage, self._root, evidence, first)
+
+    def _directories(self) -> Iterator[tuple[Path, str]]:
+        """The tracked directories with labels that are unique and do not depend on the machine."""
+        yield self.premises.world, "once.path"
+        for number, path in enumerate(self.tracked):
+            yield path, "tmp_path" if number == 0 else f"tracked{number}"
+
+    def _first_life(self, variant: int) -> Life:
+        self._stage.world.put(self._root.picture)
+        start_s = EPOCH_S + variant * SHIFT_S
+        life = self._stage.live(Birth(0, variant, start_s), frozenset(), let_live)
+        ending = life.ending
+        if isinstance(ending, Ended):
+            if ending.skipped is not None:
+                raise Unexplorable(Verdict.INCONCLUSIVE, f"skipped: {ending.skipped}", skipped=ending.skipped)
+            if ending.claim != "done":
+                said = f"raised {ending.error} ({ending.site})" if ending.error else f"claimed {ending.claim!r}"
+                raise Unexplorable(
+                    Verdict.INCONCLUSIVE,
+                    f"the fault-free run {said}. It must complete before crashes can say anything; make the test "
+                    "pass without --once-chaos first",
+                    ending.details,
+                )
+            return life
+        if isinstance(ending, Misuse):
+            raise Unexplorable(misuse_verdict(ending), f"{ending.message} ({ending.site})")
+        if isinstance(ending, Hung):
+            raise Unexplorable(Verdict.INCONCLUSIVE, hung_message(ending, life))
+        if isinstance(ending, Died):
+            raise Unexplorable(Verdict.INCONCLUSIVE, died_message(ending, life))
+        assert isinstance(ending, Looped)
+        raise Unexplorable(Verdict.INCONCLUSIVE, progressing_message(ending))
+
+    def _learn(self, first: Life, other: Life) -> Evidence:
+        assert first.last is not None and other.last is not None
+        naming = Naming(ignore=self.expectations.ignore, clock_window=WINDOW_S)
+        evidence = Evidence(self._stage.world, naming)
+        ours = [boundary.anchor for boundary in first.boundaries]
+        theirs = [boundary.anchor for boundary in other.boundaries]
+        if ours != theirs:
+            raise Unexplorable(
+                Verdict.NONDETERMINISTIC,
+                "two fault-free runs, the second with another clock and other randomness, passed different "
+                f"boundaries: {_parting(first.boundaries, other.boundaries)}. What the body does must not depend on "
+                "random values or the date; seed or inject them in the test",
+            )
+        evidence.oracle = build_oracle(
+            self.expectations,
+            evidence.intents(first.last),
+            evidence.effects(first.last),
+            evidence.effects(other.last),
+            (evidence.mask(first.last.tokens), evidence.mask(other.last.tokens)),
+        )
+        evidence.naming = replace(naming, columns=self._volatile_columns(naming, first, other))
+        last = first.last
+        assert isinstance(first.ending, Ended)
+        finding = judge_moment(evidence, last) or judge_end(evidence, self.expectations, last, first.ending)
+        if finding is not None:
+            key = f" for {finding.key}" if finding.key is not None else ""
+            raise Unexplorable(
+                finding.verdict,
+                f"already the fault-free run has {finding.actual} effects{key}, {finding.expected} intended. Correct "
+                "the code, or what the test intends (key=, keys=, once.intend)",
+            )
+        return evidence
+
+    def _volatile_columns(self, naming: Naming, first: Life, other: Life) -> frozenset[str]:
+        """Columns whose values depend on clock or randomness, as far as renaming does not explain them."""
+        columns: set[str] = set()
+        world = self._stage.world
+        for (one, two), boundary in zip(_paired(first, other), [*first.boundaries, None], strict=True):
+            difference = differences(
+                world.rows(one.picture),
+                world.rows(two.picture),
+                replace(naming, tokens=one.tokens),
+                replace(naming, tokens=two.tokens),
+                one.now_s,
+                two.now_s,
+            )
+            if difference.structural:
+                before = f"before {boundary.target}" if boundary is not None else "at the end"
+                raise Unexplorable(
+                    Verdict.NONDETERMINISTIC,
+                    f"two fault-free runs left different worlds {before}: {difference.structural}. What is stored "
+                    "must not depend on random values or the date beyond the values themselves",
+                )
+            columns |= difference.volatile
+        return frozenset(columns)
+
+    def _same(self, evidence: Evidence, first: Life, again: Life) -> None:
+        """The same schedule, run twice, must leave the same worlds."""
+        if [b.anchor for b in first.boundaries] != [b.anchor for b in again.boundaries]:
+            raise Unexplorable(
+                Verdict.NONDETERMINISTIC,
+                f"the fault-free run was repeated and took another way: {_parting(first.boundaries, again.boundaries)}. "
+                "Thread timing, set order, or something outside the tracked world decides what the body does",
+            )
+        for (one, two), boundary in zip(_paired(first, again), [*first.boundaries, None], strict=True):
+            if evidence.digest(one) != evidence.digest(two):
+                changes = self._stage.world.changes(one.picture, two.picture)
+                before = f"before {boundary.target} at {boundary.site}" if boundary is not None else "at the end"
+                raise Unexplorable(
+                    Verdict.NONDETERMINISTIC,
+                    f"the fault-free run was repeated and left another world {before}: "
+                    f"{'; '.join(changes[:3]) or 'rows in another order'}. Store something that is the same each "
+                    "time, or name the column in ignore= if it decides nothing",
+                )
+
+    def _track(self, argument: Any) -> None:
+        path = Path(argument)
+        world = self._stage.world
+        stores = [store for store in world.stores if isinstance(store, DirectoryStore)]
+        if any(path == store.root or store.root in path.parents for store in stores):
+            return
+        if not self._may_track:
+            raise ScenarioError(
+                f"once.track({str(path)!r}) was not called in the fault-free run, so its first state is not known; "
+                "call it at the beginning of the test, always"
+            )
+        store = DirectoryStore(path, f"track{len(stores)}")
+        world.add(store)
+        self._root = replace(
+            self._root, picture=Picture((*self._root.picture.snapshots, (store.name, store.snapshot())))
+        )
+
+    def _preimport(self) -> None:
+        """Import here what the body imports, or every child pays for it again."""
+        for name in sorted(self._stage.modules):
+            if name.split(".")[0] in ("__main__", "__mp_main__"):
+                continue
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+
+    # -- the child -----------------------------------------------------------------------------------
+
+    def _body(self, prepared: seams.Prepared) -> Callable[[Channel, Birth], Ended]:
+        once = self.premises.once
+        front = self.front
+        blocked = tuple(cls for cls in self.expectations.blocked if isinstance(cls, type))
+        definite = self.expectations.definite_failure
+        known = frozenset(sys.modules)
+
+        def body(channel: Channel, birth: Birth) -> Ended:
+            clock = seams.install(prepared, channel, birth, once)
+            once.begin(channel, clock, birth.number)
+            once.ledger.begin_incarnation(birth.number)
+            claim, details = "done", ""
+            error: BaseException | None = None
+            skipped: str | None = None
+            try:
+                front.act(once)
+                claim = once.claimed or "done"
+            except front.skips as skip:
+                skipped = str(skip)
+            except BaseException as raised:
+                error = raised
+                claim = (
+                    "unknown"
+                    if isinstance(raised, blocked)
+                    else "failed"
+                    if isinstance(raised, definite)
+                    else once.claimed or "none"
+                )
+                details = front.explain(raised)
+            return Ended(
+                claim,
+                0.0,
+                (),
+                error="" if error is None else f"{type(error).__name__}: {error}".rstrip(": "),
+                site=NOWHERE if error is None else raised_at(error),
+                details=details,
+                skipped=skipped,
+                modules=tuple(sorted(set(sys.modules) - known)),
+                incarnation_was_read=once.incarnation_was_read,
+            )
+
+        return body
+
+
+def _paired(one: Life, two: Life) -> list[tuple[Sight, Sight]]:
+    ours = [*(passage.sight for passage in one.passages), one.last]
+    theirs = [*(passage.sight for passage in two.passages), two.last]
+    return [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+
+
+def _parting(ours: Sequence[Boundary], theirs: Sequence[Boundary]) -> str:
+    for number, (one, two) in enumerate(zip(ours, theirs, strict=False), 1):
+        if one.anchor != two.anchor:
+            return f"number {number} was {one.target} ({one.site}), then {two.target} ({two.site})"
+    longer = ours if len(ours) > len(theirs) else theirs
+    extra = longer[min(len(ours), len(theirs))]
+    return f"{extra.target} ({extra.site}) was passed only once"
