@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,6 +126,7 @@ class Stage:
                     now_s = message.now_s
                     index = len(life.passages)
                     boundary = _plain(message.boundary, tokens, occurrences)
+                    linecache.getlines(boundary.site.file)  # or each child would read the file anew
                     decision = direct(index, boundary)
                     sight = Sight(self.world.take(), now_s, tokens) if decision.look else None
                     life.passages.append(Passage(boundary, decision.fault, sight))

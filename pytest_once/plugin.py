@@ -209,8 +209,8 @@ def _setup_in_parent(item: pytest.Function) -> None:
 def _explore(item: pytest.Function) -> None:
     """Stands in for runtest: the body runs in children, again and again."""
     from pytest_once.exploration import Exploration
-from pytest_once.recording import FrontEnd
     from pytest_once.faults import Schedule
+    from pytest_once.recording import FrontEnd
     from pytest_once.reporting import terminal
 
     expectations, limits = _expectations(item)

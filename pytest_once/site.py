@@ -69,8 +69,9 @@ def is_user_code(code: CodeType) -> bool:
         known = not (
             file.startswith("<")
             or file.startswith(_OWN)
-            or os.path.realpath(file).startswith(_LIBRARY)
             or f"{os.sep}site-packages{os.sep}" in file
+            or file.startswith(_LIBRARY)
+            or os.path.realpath(file).startswith(_LIBRARY)
         )
         _is_user_code[code] = known
     return known

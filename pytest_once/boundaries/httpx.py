@@ -254,14 +254,16 @@ async def _alone_in_loop() -> AsyncIterator[None]:
 
 
 def _turn_of_loop() -> Any:
-    trio = sys.modules.get("trio")
-    loop: Any
-    if trio is not None and trio.lowlevel.in_trio_run():
-        loop, make = trio.lowlevel.current_trio_token(), trio.Lock
-    else:
-        import asyncio
+    import asyncio
 
-        loop, make = asyncio.get_running_loop(), asyncio.Lock
+    loop: Any
+    make: Callable[[], Any] = asyncio.Lock
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        loop, make = trio.lowlevel.current_trio_token(), trio.Lock
     turn = _loop_turns.get(loop)
     if turn is None:
         turn = _loop_turns[loop] = make()

@@ -50,6 +50,7 @@ _SKIP = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
 _WORD = r"""(?:"[^"]+"|\[[^\]]+\]|`[^`]+`|'[^']+'|[\w$]+)"""
 _NAME = rf"({_WORD}(?:\s*\.\s*{_WORD})?)"
 _FLAGS = re.IGNORECASE | re.DOTALL
+_QUOTING = re.compile(r"[\"\[\]`'\s]")
 _WRITES = (
     ("INSERT INTO", re.compile(rf"INSERT\s+(?:OR\s+\w+\s+)?INTO\s+{_NAME}", _FLAGS)),
     ("REPLACE INTO", re.compile(rf"REPLACE\s+INTO\s+{_NAME}", _FLAGS)),
@@ -76,7 +77,7 @@ _ACTING_PRAGMAS = frozenset({"optimize", "incremental_vacuum"})
 
 
 def _plain_name(quoted: str) -> str:
-    return re.sub(r"[\"\[\]`'\s]", "", quoted)
+    return _QUOTING.sub("", quoted)
 
 
 def _written_by(verb: str, sql: str) -> tuple[str, str] | None:

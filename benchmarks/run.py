@@ -1,0 +1,126 @@
+"""Speed as ratios, all measured in one run on one machine: `python benchmarks/run.py`.
+
+Nothing here passes or fails; the numbers are for people. Each figure is the best of several rounds, because noise
+only ever adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "fakes")]
+
+import pytest_once  # noqa: E402
+from examples.five_cuts.intent import Intent  # noqa: E402
+from examples.five_cuts.protocols import run  # noqa: E402
+
+COUNT = "SELECT key, COUNT(*) FROM reservations GROUP BY key"
+INTENT = Intent("tenantA", "reserve42", "part-7", 1)
+
+FRESH = """
+import sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from examples.five_cuts.intent import Intent
+from examples.five_cuts.protocols import run
+import httpx
+run("outbox-dedup", Path({directory!r}), Intent("tenantA", "reserve42", "part-7", 1))
+"""
+
+
+def body(once: pytest_once.Once) -> None:
+    """The corrected S1 outbox."""
+    once.count("warehouse.db", COUNT)
+    run("outbox-dedup", once.path, INTENT)
+
+
+def best(rounds: int, measure: Callable[[], float]) -> float:
+    return min(measure() for _ in range(rounds))
+
+
+def timed(act: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def explored(rounds: int) -> tuple[float, int, int]:
+    """(seconds, crash points, states) of the corrected outbox, explored to closure."""
+    reports: list[pytest_once.Report] = []
+    seconds = best(rounds, lambda: timed(lambda: reports.append(pytest_once.explore(body))))
+    report = reports[-1]
+    if not report.passed:
+        raise SystemExit(f"the benchmark's subject is not exactly once any more: {report.verdict} {report.problem}")
+    return seconds, report.crash_points, report.states
+
+
+def fresh_interpreter(rounds: int) -> float:
+    """Seconds for one new interpreter that runs the same program once, httpx imported as a client would be."""
+
+    def once() -> float:
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+            code = FRESH.format(path=[str(ROOT), str(ROOT / "fakes")], directory=directory)
+            return timed(lambda: subprocess.run([sys.executable, "-c", code], check=True))
+
+    return best(rounds, once)
+
+
+def pytest_start(rounds: int, *arguments: str) -> float:
+    """Seconds for pytest to start, collect one trivial test, and run it, with only the named plugins."""
+    with tempfile.TemporaryDirectory() as directory:
+        test = Path(directory, "test_nothing.py")
+        test.write_text("def test_nothing():\n    pass\n", encoding="utf-8")
+        environment = {
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "fakes")]),
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", directory, *arguments, str(test)]
+        return best(
+            rounds,
+            lambda: timed(
+                lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, cwd=directory)
+            ),
+        )
+
+
+def measure(rounds: int) -> dict[str, float]:
+    seconds, crash_points, states = explored(rounds)
+    interpreter = fresh_interpreter(rounds)
+    bare = pytest_start(rounds * 2)
+    with_plugin = pytest_start(rounds * 2, "-p", "pytest_once.plugin")
+    return {
+        "outbox exhausted, s": round(seconds, 3),
+        "states": states,
+        "crash points": crash_points,
+        "crash points judged per second": round(crash_points / seconds),
+        "fresh interpreter, s": round(interpreter, 3),
+        "fresh interpreter / crash point": round(interpreter / (seconds / crash_points), 1),
+        "plugin adds to pytest's start, ms": round((with_plugin - bare) * 1000, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per figure; the best counts (default 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    figures = measure(options.rounds)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for name, figure in figures.items():
+        print(f"{name:36} {figure:>10}")
+
+
+if __name__ == "__main__":
+    main()
