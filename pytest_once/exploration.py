@@ -21,7 +21,7 @@ from pytest_once.judgement import Finding
 from pytest_once.life import Life
 from pytest_once.premises import Premises
 from pytest_once.recording import FrontEnd, Recorder, Recording
-from pytest_once.replay import Misfit, Replayed, replay
+from pytest_once.replaying import Misfit, Replayed, replay
 from pytest_once.report import Report, Violation
 from pytest_once.scenario import Expectations, Limits, ScenarioError
 from pytest_once.stores import StoreError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
+import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 MARKER = "once_effect"
 PROFILES = ("crash", "standard", "deep")
 PROPERTY = "once"
-"""Name under which a test's result travels in its report's user_properties, across xdist too."""
+"""Name under which a test's result travels, as JSON, in its report's user_properties: to JUnit, and across xdist."""
 
 _server = pytest.StashKey["ProviderServer"]()
 _premises = pytest.StashKey["Premises"]()
-_unmarked = pytest.StashKey[list[str]]()
 _taken_over = pytest.StashKey[bool]()
 
 _HELP = {
@@ -33,7 +32,8 @@ _HELP = {
     "max-states": "states to explore at most, per test (default 5000)",
     "deadline": "time to explore at most, per test: 90s, 5m (default 5m)",
     "timeout": "how long an incarnation may be silent before it is killed: 2s, 1m (default 10s)",
-    "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores nothing",
+    "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
+    "nothing, so no marked test passes",
 }
 
 
@@ -52,12 +52,13 @@ def pytest_load_initial_conftests(
 ) -> Generator[None, None, None]:
     # An optional value would swallow the path in `pytest --once-chaos tests`.
     if "--once-chaos" in args:
-        at = args.index("--once-chaos")
-        named = args[at + 1 : at + 2]
-        if named and named[0] in PROFILES:
-            args[at : at + 2] = [f"--once-chaos={named[0]}"]
-        else:
-            args[at] = "--once-chaos=standard"
+        while "--once-chaos" in args:
+            at = args.index("--once-chaos")
+            named = args[at + 1 : at + 2]
+            if named and named[0] in PROFILES:
+                args[at : at + 2] = [f"--once-chaos={named[0]}"]
+            else:
+                args[at] = "--once-chaos=standard"
         early_config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
     yield
 
@@ -70,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "side effect that must happen exactly once; explored with --once-chaos",
     )
     _check_options(config)
+    if _explores(config) and not config.option.collectonly and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Summary(), "once-summary")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -78,35 +81,50 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
+    return _given(config, name)[0]
+
+
+def _given(config: pytest.Config, name: str) -> tuple[str | None, str]:
+    """An option's value, and how a person has written it: on the command line, or in the ini file."""
     value = config.getoption(f"--once-{name}", default=None)
-    if value is None and name != "replay":
-        value = config.getini(f"once_{name.replace('-', '_')}") or None
-    return None if value is None else str(value)
+    if value is not None:
+        return str(value), f"--once-{name}={value}"
+    ini = f"once_{name.replace('-', '_')}"
+    value = config.getini(ini) if name != "replay" else None
+    return (str(value), f"{ini} = {value}") if value else (None, "")
 
 
 def _check_options(config: pytest.Config) -> None:
-    profile = _option(config, "chaos")
-    if profile is not None and profile not in PROFILES:
-        raise pytest.UsageError(f"--once-chaos={profile}: valid profiles are {', '.join(PROFILES)}")
-    isolation = _option(config, "isolation")
-    if isolation not in (None, "fork", "none"):
-        raise pytest.UsageError(f"--once-isolation={isolation}: valid values are fork, none")
-    states = _option(config, "max-states")
+    for name, valid in (("chaos", PROFILES), ("isolation", ("fork", "none"))):
+        value, written = _given(config, name)
+        if value is not None and value not in valid:
+            raise pytest.UsageError(f"{written}: valid values are {', '.join(valid)}")
+    states, written = _given(config, "max-states")
     if states is not None and not (states.isdecimal() and int(states) > 0):
-        raise pytest.UsageError(f"--once-max-states={states}: give a whole number greater than 0")
+        raise pytest.UsageError(f"{written}: give a whole number greater than 0")
     for name in ("deadline", "timeout"):
-        if (text := _option(config, name)) is not None and not _DURATION.fullmatch(text):
-            raise pytest.UsageError(f"--once-{name}={text}: give a duration such as 90s, 5m or a number of seconds")
-    if (replayed := _option(config, "replay")) is not None:
+        duration, written = _given(config, name)
+        if duration is not None and not _seconds(duration):
+            raise pytest.UsageError(
+                f"{written}: give a duration greater than 0, such as 500ms, 90s, 5m or 1h; a mere number is seconds"
+            )
+    replayed, written = _given(config, "replay")
+    if replayed is not None:
         from pytest_once.faults import Schedule, ScheduleError
 
         try:
             Schedule.parse(replayed)
         except ScheduleError as error:
-            raise pytest.UsageError(f"--once-replay: {error}") from None
+            raise pytest.UsageError(f"--once-replay: {error}. Copy the command of a report's line 'replay:'") from None
 
 
-_DURATION = re.compile(r"(?!0+(\.0+)?(ms|s|m|h)?$)\d+(\.\d+)?(ms|s|m|h)?")
+def _seconds(duration: str) -> float | None:
+    from pytest_once.scenario import ScenarioError, seconds
+
+    try:
+        return seconds(duration if duration[-1:].isalpha() else f"{duration}s")
+    except ScenarioError:
+        return None
 
 
 def _explores(config: pytest.Config) -> bool:
@@ -115,25 +133,28 @@ def _explores(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    marked = []
+    known = {MARKER, *(re.split(r"[:(]", line)[0].strip() for line in config.getini("markers"))}
+    seen: set[str] = set()
     for item in items:
-        for marker in item.own_markers:
-            if marker.name == MARKER:
-                continue
-            if "once" in marker.name and difflib.SequenceMatcher(None, marker.name, MARKER).ratio() > 0.75:
+        for marker in item.iter_markers():
+            if marker.name not in known | seen and _looks_like_ours(marker.name):
                 raise pytest.UsageError(
-                    f"{item.nodeid} is marked {marker.name!r}, which nothing knows; did you mean {MARKER!r}? The test "
-                    "would run unexplored"
+                    f"{item.nodeid} is marked {marker.name!r}, which nothing knows; did you mean {MARKER!r}? "
+                    "As it is, the test would run unexplored"
                 )
-        if item.get_closest_marker(MARKER) is not None:
-            marked.append(item)
-        elif "once" in getattr(item, "fixturenames", ()):
-            config.stash.setdefault(_unmarked, []).append(item.nodeid)
-    if _option(config, "replay") is not None and len(marked) != 1:
+            seen.add(marker.name)
+    marked = sum(item.get_closest_marker(MARKER) is not None for item in items)
+    if _option(config, "replay") is not None and marked != 1 and items:
         raise pytest.UsageError(
-            f"--once-replay repeats one schedule of one test, but {len(marked)} marked tests were selected; copy the "
-            "whole command from the report, with the test's name"
+            f"--once-replay repeats one schedule of one test, but {marked} tests marked {MARKER} were selected; copy "
+            "the whole command from the report's line 'replay:', with the test's name"
         )
+
+
+def _looks_like_ours(name: str) -> bool:
+    import difflib
+
+    return difflib.SequenceMatcher(None, name.lower(), MARKER).ratio() > 0.75
 
 
 @pytest.fixture
@@ -154,11 +175,19 @@ def once(request: pytest.FixtureRequest) -> Iterator[Once]:
 # -- a marked test --------------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    marker = item.get_closest_marker(MARKER)
-    if marker is None:
+    uses_once = "once" in getattr(item, "fixturenames", ())
+    if item.get_closest_marker(MARKER) is None:
+        if uses_once and _explores(item.config):
+            item.user_properties.append((PROPERTY, json.dumps({"test": item.nodeid, "unmarked": True})))
         return
+    if not uses_once:
+        pytest.fail(
+            f"INCONCLUSIVE  {item.nodeid} is marked {MARKER} but has no `once` fixture, so no effect of it can be "
+            "counted. Take `once` as an argument (in a class without arguments: from an autouse fixture), and point "
+            "the client at once.provider(...).url, or wrap the acting function with once.tool(...)",
+            pytrace=False,
+        )
     _expectations(item)
     if not _explores(item.config) or _option(item.config, "isolation") == "none":
         return
@@ -167,11 +196,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_taken_over] = True
     item.setup = _setup_in_parent.__get__(item)  # type: ignore[method-assign]
     item.runtest = _explore.__get__(item)  # type: ignore[method-assign]
+    item.teardown = _nothing_to_tear_down  # type: ignore[method-assign]
+
+
+def _nothing_to_tear_down() -> None:
+    """Each incarnation has torn down, or not, what it set up."""
 
 
 def _expectations(item: pytest.Item) -> tuple[Expectations, Limits]:
     from pytest_once.scenario import PROFILES as SOFT_FAULTS
-    from pytest_once.scenario import Limits, ScenarioError, from_marker, seconds
+    from pytest_once.scenario import Limits, ScenarioError, from_marker
 
     marker = item.get_closest_marker(MARKER)
     assert marker is not None
@@ -181,7 +215,7 @@ def _expectations(item: pytest.Item) -> tuple[Expectations, Limits]:
         given["max_states"] = int(states)
     for option, field in (("deadline", "deadline_s"), ("timeout", "life_timeout_s")):
         if (text := _option(item.config, option)) is not None:
-            given[field] = seconds(text if text[-1].isalpha() else f"{text}s")
+            given[field] = _seconds(text)
     try:
         return from_marker(
             marker.args, marker.kwargs, Limits(profile=profile, soft_faults=SOFT_FAULTS[profile], **given)
@@ -208,31 +242,21 @@ def _setup_in_parent(item: pytest.Function) -> None:
 
 def _explore(item: pytest.Function) -> None:
     """Stands in for runtest: the body runs in children, again and again."""
+    import shlex
+    import unittest
+
     from pytest_once.exploration import Exploration
     from pytest_once.faults import Schedule
     from pytest_once.recording import FrontEnd
     from pytest_once.reporting import terminal
 
     expectations, limits = _expectations(item)
-    premises = item.stash[_premises]
-    finalizers = item.session._setupstate.stack[item][0]
-    lasting = len(finalizers)
-
-    def act(once: Once) -> None:
-        del item.setup, item.runtest
-        try:
-            item.setup()
-            item.runtest()
-        finally:
-            while len(finalizers) > lasting:
-                finalizers.pop()()
-
     exploration = Exploration(
         name=item.nodeid,
-        premises=premises,
+        premises=item.stash[_premises],
         front=FrontEnd(
-            act=act,
-            skips=(pytest.skip.Exception,),
+            act=lambda _: _live(item),
+            skips=(pytest.skip.Exception, unittest.SkipTest),
             explain=lambda error: str(item.repr_failure(pytest.ExceptionInfo.from_exception(error))),
         ),
         expectations=expectations,
@@ -242,42 +266,46 @@ def _explore(item: pytest.Function) -> None:
     replayed = _option(item.config, "replay")
     report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))
     if exploration.skipped is not None:
-        pytest.skip(exploration.skipped)
-    _note(item, report)
-    if report.passed:
-        if report.coverage == "replay":
-            item.add_report_section("call", "once-replay", terminal.render(report))
-        return
-    if report.output.strip():
-        item.add_report_section("call", "output of the last incarnation", report.output)
-    command = _replay_prefix(item)
-    pytest.fail(terminal.render(report, replay_prefix=command), pytrace=False)
+        raise pytest.skip.Exception(exploration.skipped, _use_item_location=True)
+    nodeid = item.config.cwd_relative_nodeid(item.nodeid)
+    text = terminal.render(report, replay_prefix=f"pytest {shlex.quote(nodeid)} --once-replay=")
+    _note(item, terminal.in_summary(report, text))
+    if not report.passed:
+        if report.output.strip():
+            item.add_report_section("call", "output of the last incarnation", report.output)
+        pytest.fail(text, pytrace=False)
 
 
-def _replay_prefix(item: pytest.Item) -> str:
-    import shlex
+def _live(item: pytest.Function) -> None:
+    """One incarnation, in a child: set up what a restarted process builds anew, run, tear that down."""
+    del item.setup, item.runtest, item.teardown
+    finalizers = item.session._setupstate.stack[item][0]
+    lasting = len(finalizers)
+    errors: list[BaseException] = []
+    try:
+        item.setup()
+        item.runtest()
+        # unittest keeps its errors to itself until the report is made.
+        for noted in getattr(item, "_excinfo", None) or ():
+            raise noted.value
+    except BaseException as error:
+        errors.append(error)
+    while len(finalizers) > lasting:
+        _collecting(errors, finalizers.pop())
+    _collecting(errors, item.teardown)
+    if errors:
+        raise errors[0]
 
-    chaos = _option(item.config, "chaos")
-    profile = f" --once-chaos={chaos}" if chaos not in (None, "standard") else ""
-    return f"pytest {shlex.quote(item.nodeid)}{profile} --once-replay="
+
+def _collecting(errors: list[BaseException], step: Callable[[], object]) -> None:
+    try:
+        step()
+    except BaseException as error:
+        errors.append(error)
 
 
-def _note(item: pytest.Item, report: Report) -> None:
-    from pytest_once.reporting import terminal
-
-    item.user_properties.append(
-        (
-            PROPERTY,
-            {
-                "test": report.name,
-                "verdict": str(report.verdict),
-                "coverage": report.coverage,
-                "passed": report.passed,
-                "line": terminal.one_line(report) if not report.problem else report.problem,
-                "story": terminal.render(report) if report.coverage == "replay" else "",
-            },
-        )
-    )
+def _note(item: pytest.Item, result: dict[str, Any]) -> None:
+    item.user_properties.append((PROPERTY, json.dumps(result)))
 
 
 # -- a marked test that is run plainly -------------------------------------------------------------------
@@ -286,14 +314,17 @@ def _note(item: pytest.Item, report: Report) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     result = yield
-    if item.get_closest_marker(MARKER) is not None and not item.stash.get(_taken_over, False):
-        _count_plainly(item)
-        if _explores(item.config):
-            pytest.fail(
-                "INCONCLUSIVE  with --once-isolation=none the test ran once, in this process; nothing was explored. Use "
-                "--once-isolation=fork to explore",
-                pytrace=False,
-            )
+    if item.get_closest_marker(MARKER) is None or item.stash.get(_taken_over, False):
+        return result
+    if getattr(item, "_excinfo", None):
+        return result  # a unittest.TestCase failed; pytest reports it
+    _count_plainly(item)
+    if _explores(item.config):
+        pytest.fail(
+            "INCONCLUSIVE  with --once-isolation=none the test ran once, in this process, and its effects were right; "
+            "but nothing was explored. Use --once-isolation=fork to explore, or leave out --once-chaos",
+            pytrace=False,
+        )
     return result
 
 
@@ -302,7 +333,7 @@ def _count_plainly(item: pytest.Item) -> None:
 
     expectations, _ = _expectations(item)
     tmp_path = getattr(item, "funcargs", {}).get("tmp_path")
-    problem = count(item.stash.get(_premises, None), tmp_path, expectations)
+    problem = count(item.stash[_premises], tmp_path, expectations)
     if problem:
         pytest.fail(problem, pytrace=False)
 
@@ -322,41 +353,24 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 # -- the summary -----------------------------------------------------------------------------------------
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when != "call":
-        return
-    for name, value in report.user_properties:
-        if name == PROPERTY and isinstance(value, dict):
-            _seen.append(value)
+class _Summary:
+    """Gathers the results of all tests, from all xdist workers, and tells them once at the end."""
 
+    def __init__(self) -> None:
+        self._results: list[dict[str, Any]] = []
+        self._unmarked: list[str] = []
 
-_seen: list[dict[str, Any]] = []
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        found = [json.loads(value) for name, value in report.user_properties if name == PROPERTY]
+        if report.when == "call":
+            self._results += [result for result in found if "unmarked" not in result]
+            self._unmarked += [result["test"] for result in found if "unmarked" in result]
+        if MARKER in report.keywords and report.failed and not any("verdict" in result for result in found):
+            self._results.append({"test": report.nodeid, "verdict": "INCONCLUSIVE"})
 
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        from pytest_once.reporting.terminal import summary
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    _seen.clear()
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if not _explores(config):
-        return
-    _write_summary(terminalreporter, _seen, config.stash.get(_unmarked, []))
-
-
-def _write_summary(terminalreporter: Any, results: Sequence[dict[str, Any]], unmarked: Sequence[str]) -> None:
-    import textwrap
-
-    terminalreporter.section("once-chaos")
-    for result in results:
-        if result["story"] and result["passed"]:
-            terminalreporter.line(f"{result['test']}\n{result['story']}")
-        elif result["passed"]:
-            for line in textwrap.wrap(f"{result['test']}  {result['line']}", 80, subsequent_indent="    "):
-                terminalreporter.line(line)
-    if not results:
-        terminalreporter.line(f"no test marked {MARKER} was explored")
-    for nodeid in unmarked:
-        terminalreporter.line(f"not explored: {nodeid} uses `once` but is not marked @pytest.mark.{MARKER}")
-    exhausted = sum(result["passed"] and result["coverage"] == "exhausted" for result in results)
-    failed = sum(not result["passed"] for result in results)
-    terminalreporter.line(f"{exhausted} exhausted, {failed} not")
+        terminalreporter.section("once-chaos")
+        for line in summary(self._results, self._unmarked):
+            terminalreporter.line(line)

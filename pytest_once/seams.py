@@ -57,7 +57,17 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
     time = clock.Clock(birth.start_s)
     time.install(prepared.early)
     _installed_roots[:] = prepared.roots
-    sqlite.install(_installed_roots, prepared.early)
+
+    def foreign_file(path: str, site: Site) -> None:
+        channel.misuse(
+            "outside",
+            f"the database {path} is below no tracked directory, so its changes can be neither pictured nor undone, "
+            "and would leak from one incarnation into another. Put it below tmp_path or once.path, or call "
+            "once.track(its directory) at the beginning",
+            site,
+        )
+
+    sqlite.install(_installed_roots, prepared.early, foreign_file)
     files.install(_installed_roots, prepared.early)
 
     def outside(method: str, url: str, site: Site) -> None:

@@ -40,6 +40,7 @@ from pytest_once.boundaries import announce
 from pytest_once.boundaries.rebinding import Reference, rebind
 from pytest_once.site import Site, call_site
 
+_on_outside: Callable[[str, Site], None] = lambda path, site: None  # noqa: E731
 outside: list[str] = []
 """Paths of SQLite files below no root that this process has opened; their changes are not in the world."""
 
@@ -113,14 +114,16 @@ def _written_by(verb: str, sql: str) -> tuple[str, str] | None:
 class _Watch:
     """What the seam knows about one connection.
 
-    file: how announcements name the database; None while nothing durable is attached. written: tables
-    written since the transaction began, in that order. savepoint: the one that began it, if one did.
+    file: how announcements name the database; None while nothing durable is attached. foreign: its path, if it is
+    below no root. written: tables written since the transaction began, in that order. savepoint: the one that
+    began it, if one did.
     returning: the statement that commits when its rows have been fetched. executing: inside one `execute()`;
     announced: that call's statement has been announced (triggers make SQLite trace it again).
     """
 
     roots: tuple[str, ...]
     file: str | None = None
+    foreign: str | None = None
     written: dict[str, None] = field(default_factory=dict)
     savepoint: str | None = None
     returning: str | None = None
@@ -131,6 +134,13 @@ class _Watch:
     def attach(self, path: str) -> None:
         if path and self.file is None:
             self.file = _shown(path, self.roots)
+            self.foreign = path if path in outside else None
+
+    def changes(self, what: str) -> None:
+        """Announce that the file is about to change; `what` completes the sentence."""
+        if self.foreign is not None:
+            _on_outside(self.foreign, call_site())
+        announce("sqlite", f"{self.file} {what}")
 
     def statement_begins(self, connection: sqlite3.Connection, text: str) -> None:
         sql = text[_SKIP.match(text).end() :]  # type: ignore[union-attr]  # matches the empty string
@@ -165,12 +175,12 @@ class _Watch:
                 self.announced = True
                 if _RETURNING.search(sql):
                     self.returning = statement
-                announce("sqlite", f"{self.file} {statement}")
+                self.changes(statement)
 
     def _commits(self, verb: str) -> None:
         # Without writes the commit changes nothing. A failed COMMIT comes again, so the tables are kept.
         if self.file is not None and self.written:
-            announce("sqlite", f"{self.file} {verb} ({', '.join(self.written)})")
+            self.changes(f"{verb} ({', '.join(self.written)})")
 
 
 class _WatchedCursor(sqlite3.Cursor):
@@ -223,7 +233,7 @@ class _WatchedCursor(sqlite3.Cursor):
             self._once_returning = None
             watch = _watch_of(self)
             if watch is not None and not self.connection.in_transaction:
-                announce("sqlite", f"{watch.file} {statement} (returned)")
+                watch.changes(f"{statement} (returned)")
 
 
 def _watch_of(cursor: sqlite3.Cursor) -> _Watch | None:
@@ -276,7 +286,7 @@ class _WatchedConnection(sqlite3.Connection):
     def backup(self, target: sqlite3.Connection, **named: Any) -> None:
         watch = getattr(target, "_once_watch", None)
         if watch is not None and watch.file is not None:
-            announce("sqlite", f"{watch.file} backup")
+            watch.changes("backup")
         super().backup(target, **named)
 
     def blobopen(self, table: str, *arguments: Any, **named: Any) -> Any:
@@ -285,7 +295,7 @@ class _WatchedConnection(sqlite3.Connection):
             if self.in_transaction:
                 watch.written[table] = None
             else:
-                announce("sqlite", f"{watch.file} blob in {table}")
+                watch.changes(f"blob in {table}")
         return super().blobopen(table, *arguments, **named)
 
 
@@ -463,12 +473,18 @@ def originals() -> tuple[object, ...]:
     return (_original_connect,)
 
 
-def install(roots: Sequence[Path], early: Sequence[Reference] = ()) -> None:
+def install(
+    roots: Sequence[Path],
+    early: Sequence[Reference] = (),
+    on_outside: Callable[[str, Site], None] = lambda path, site: None,
+) -> None:
     """Watch every SQLite connection this process opens from now on; for a forked child only.
 
-    roots: tracked directories; files are named relative to the one that contains them.
+    roots: tracked directories; files are named relative to the one that contains them. on_outside: called with the
+    path before a file below no root changes; need not return.
     """
-    global _roots
+    global _roots, _on_outside
+    _on_outside = on_outside
     _roots = ()
     for root in roots:
         add_root(root)
