@@ -49,9 +49,7 @@ def _judge(report: pytest.TestReport, verdict: str, because: str) -> None:
     if report.failed and found == verdict:
         report.outcome = "passed"
         report.longrepr = None
-        report.user_properties.append(
-            (CONVICTED, {"test": report.nodeid, "because": because, "story": story})  # type: ignore[arg-type]
-        )
+        report.user_properties.append((CONVICTED, {"test": report.nodeid, "because": because, "story": story}))
     elif not report.skipped:
         report.outcome = "failed"
         report.longrepr = (

@@ -44,6 +44,7 @@ class Exploration:
     tracked: Sequence[Path] = ()
     listener: Listener = silent
     skipped: str | None = None
+    _recorder: Recorder | None = None
 
     def run(self) -> Report:
         """Explore to closure or to a limit."""
@@ -65,9 +66,12 @@ class Exploration:
             return self._no_answer(Verdict.INCONCLUSIVE, str(failure))
         finally:
             gc.unfreeze()
+            if self._recorder is not None:
+                self._recorder.settle()
 
     def _record(self) -> Recording:
-        return Recorder(self.premises, self.front, self.expectations, self.limits, self.tracked).record()
+        self._recorder = Recorder(self.premises, self.front, self.expectations, self.limits, self.tracked)
+        return self._recorder.record()
 
     def _no_answer(self, verdict: Verdict, problem: str, trace: str = "") -> Report:
         return Report(
@@ -118,6 +122,8 @@ class Exploration:
             coverage="bounded" if graph.bound else "exhausted",
             bound=bound,
             profile=self.limits.profile,
+            soft_faults=self.limits.soft_faults if self.limits.fault_kinds else 0,
+            fault_kinds=self.limits.fault_kinds,
             states=len(graph.nodes),
             runs=recording.stage.lives,
             crash_points=graph.crash_points,

@@ -144,7 +144,7 @@ class Explorer:
             birth = Birth(node.lives, 0, node.now_s + (RESTART_S + after_s if node.parent is not None else 0.0))
 
             def live(plan: Plan, birth: Birth = birth) -> Life:
-                self.stage.world.put(picture)
+                self.stage.put(picture)
                 return self.stage.live(birth, node.tokens, _follow(plan))
 
             base = self.recorded if node.parent is None else live(())

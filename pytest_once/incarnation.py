@@ -170,6 +170,7 @@ class Incarnation:
         theirs.close()
         self._pid: int | None = pid
         self._status: int | None = None
+        self._dismissed = False
         try:
             os.setpgid(pid, pid)
         except (PermissionError, ProcessLookupError):
@@ -204,12 +205,14 @@ class Incarnation:
         self._reap()
 
     def dismiss(self) -> None:
-        """Let a child that has ended go, then clear what it may have left running."""
+        """Let a child that has ended go; `close` waits until it is gone."""
         self.answer(None)
-        self._connection.poll(1.0)
-        self.kill()
+        self._dismissed = True
 
     def close(self) -> None:
+        """Wait for a dismissed child, end any other, and clear what it may have left running."""
+        if self._dismissed:
+            self._connection.poll(1.0)  # the end of the pipe is the end of the child
         self.kill()
         self._connection.close()
 

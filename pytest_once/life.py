@@ -41,11 +41,17 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A boundary that was reached, the fault ordered there, and what the world was before it."""
+    """A boundary that was reached, the fault ordered there, and what the world was before it, if that was looked at."""
 
     boundary: Boundary
     fault: str | None
-    sight: Sight | None
+    picture: Picture | None
+    now_s: float
+    tokens: frozenset[str]
+
+    @property
+    def sight(self) -> Sight | None:
+        return None if self.picture is None else Sight(self.picture, self.now_s, self.tokens)
 
 
 @dataclass(slots=True)
@@ -91,6 +97,7 @@ class Stage:
     """Where lives are lived: the body, its world, and what the parent can do for a child.
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
+    state_of: tells states apart; until it is known which values are volatile, by their bytes.
     """
 
     body: Body
@@ -99,59 +106,83 @@ class Stage:
     life_timeout_s: float
     max_boundaries: int
     services: Mapping[str, Callable[[Any], Any]]
+    state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
     lives: int = 0
     modules: frozenset[str] = frozenset()
+    _leaving: Incarnation | None = None
+
+    def put(self, picture: Picture) -> None:
+        """Make the world what the picture shows, once nobody lives on it any more."""
+        self.settle()
+        self.world.put(picture)
+
+    def settle(self) -> None:
+        """Wait until the child that ended last is gone."""
+        if self._leaving is not None:
+            leaving, self._leaving = self._leaving, None
+            leaving.close()
 
     def live(self, birth: Birth, tokens: frozenset[str], direct: Director, *, kill_at_end: bool = False) -> Life:
-        """Live once on the world as it is now. The child is gone when this returns.
+        """Live once on the world as it is now. A child that ended by itself may still be leaving; see `settle`.
 
         kill_at_end: SIGKILL it after its last boundary, before anybody hears that it has finished.
         """
+        self.settle()
         self.lives += 1
-        life = Life()
-        seen: dict[str, int] = {}
-        occurrences: dict[tuple[str, str, str], int] = {}
-        now_s = birth.start_s
         body = self.body
-        with Incarnation(
+        child = Incarnation(
             lambda channel: body(channel, birth), timeout_s=self.life_timeout_s, output=self.output
-        ) as child:
-            while True:
-                message = child.listen()
-                if isinstance(message, Request):
-                    child.answer(self._serve(message))
-                    continue
-                if isinstance(message, At):
-                    tokens |= frozenset(message.minted)
-                    now_s = message.now_s
-                    index = len(life.passages)
-                    boundary = _plain(message.boundary, tokens, occurrences)
-                    linecache.getlines(boundary.site.file)  # or each child would read the file anew
-                    decision = direct(index, boundary)
-                    sight = Sight(self.world.take(), now_s, tokens) if decision.look else None
-                    life.passages.append(Passage(boundary, decision.fault, sight))
-                    if sight is not None:
-                        seen.setdefault(sight.picture.key, index)
-                    if decision.kill:
-                        child.kill()
-                        break
-                    if index >= self.max_boundaries:
-                        child.kill()
-                        life.ending = Looped(index, any(first > index // 2 for first in seen.values()))
-                        break
-                    child.answer(GO if decision.fault is None else Order(decision.fault))
-                    continue
-                life.ending = message
-                if isinstance(message, Ended):
-                    tokens |= frozenset(message.minted)
-                    now_s = message.now_s
-                    self.modules |= frozenset(message.modules)
-                    life.last = Sight(self.world.take(), now_s, tokens)
-                    child.kill() if kill_at_end else child.dismiss()
-                break
+        )
+        try:
+            life = self._directed(child, birth.start_s, tokens, direct)
+            if isinstance(life.ending, Ended) and not kill_at_end:
+                child.dismiss()
+                self._leaving = child  # its end takes milliseconds in which the parent has other things to do
+        finally:
+            if self._leaving is not child:
+                child.close()
         if life.last is None:
+            passage = life.passages[-1] if life.passages else None
+            now_s, tokens = (birth.start_s, tokens) if passage is None else (passage.now_s, passage.tokens)
             life.last = Sight(self.world.take(), now_s, tokens)
         return life
+
+    def _directed(self, child: Incarnation, now_s: float, tokens: frozenset[str], direct: Director) -> Life:
+        """Listen and order until the life is over. `last` stays unset when the child did not end by itself."""
+        life = Life()
+        occurrences: dict[tuple[str, str, str], int] = {}
+        while True:
+            message = child.listen()
+            if isinstance(message, Request):
+                child.answer(self._serve(message))
+                continue
+            if not isinstance(message, At):
+                break
+            tokens |= frozenset(message.minted)
+            boundary = _plain(message.boundary, tokens, occurrences)
+            linecache.getlines(boundary.site.file)  # or each child would read the file anew
+            decision = direct(len(life.passages), boundary)
+            picture = self.world.take() if decision.look else None
+            life.passages.append(Passage(boundary, decision.fault, picture, message.now_s, tokens))
+            if decision.kill:
+                child.kill()
+                return life
+            if len(life.passages) > self.max_boundaries:
+                child.kill()
+                life.ending = Looped(self.max_boundaries, self._still_new(life))
+                return life
+            child.answer(GO if decision.fault is None else Order(decision.fault))
+        life.ending = message
+        if isinstance(message, Ended):
+            self.modules |= frozenset(message.modules)
+            life.last = Sight(self.world.take(), message.now_s, tokens | frozenset(message.minted))
+        return life
+
+    def _still_new(self, life: Life) -> bool:
+        """Whether the second half of a life's boundaries showed states that the first half did not."""
+        states = [self.state_of(sight) for passage in life.passages if (sight := passage.sight) is not None]
+        half = len(states) // 2
+        return bool(set(states[half:]) - set(states[:half]))
 
     def _serve(self, request: Request) -> Any:
         try:

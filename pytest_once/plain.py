@@ -17,13 +17,8 @@ from pytest_once.stores.ledger import LedgerStore
 from pytest_once.world import World
 
 
-def count(premises: Premises | None, tmp_path: Path | None, expectations: Expectations) -> str:
+def count(premises: Premises, tmp_path: Path | None, expectations: Expectations) -> str:
     """What is wrong with the effects of a plain run, with the remedy; "" if nothing is."""
-    if premises is None:
-        return (
-            "INCONCLUSIVE  the test is marked once_effect but uses no `once` fixture, so no effect of it can be counted: "
-            "take `once` as an argument and point the client at once.provider(...), or wrap the tool with once.tool(...)"
-        )
     stores: list[Store] = [LedgerStore(premises.ledger_path), DirectoryStore(premises.world, "once.path")]
     if tmp_path is not None:
         stores.append(DirectoryStore(tmp_path, "tmp_path"))
@@ -39,7 +34,19 @@ def count(premises: Premises | None, tmp_path: Path | None, expectations: Expect
         return f"INCONCLUSIVE  {error}"
     evidence.oracle = oracle
     counts = evidence.counts(sight)
-    for wrong, verdict in ((oracle.excess(counts), "DUPLICATE"), (oracle.missing(counts), "OMISSION")):
-        for key, n in wrong.items():
-            return f"{verdict}  {key}: {n} effects, {oracle.intended.get(key, 0)} intended, already without any fault"
-    return ""
+    wrong = [
+        f"{verdict}  {key}: {n} effects, {oracle.intended.get(key, 0)} intended"
+        for keys, verdict in ((oracle.excess(counts), "DUPLICATE"), (oracle.missing(counts), "OMISSION"))
+        for key, n in keys.items()
+    ]
+    if not wrong:
+        return ""
+    return "\n".join(
+        (
+            *wrong,
+            "This was one plain run: no crash and no fault was needed. Correct the code, or what the test intends",
+            "(key=, keys=, once.intend). The effects that happened:",
+            *(f"  {n} x {key}" for key, n in counts.items()),
+            *(() if counts else ("  none",)),
+        )
+    )

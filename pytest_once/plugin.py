@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_once.once import Once
-    from pytest_once.report import Report
+    from pytest_once.premises import Premises, ProviderServer
     from pytest_once.scenario import Expectations, Limits
 
 MARKER = "once_effect"
@@ -21,8 +22,8 @@ PROFILES = ("crash", "standard", "deep")
 PROPERTY = "once"
 """Name under which a test's result travels, as JSON, in its report's user_properties: to JUnit, and across xdist."""
 
-_server = pytest.StashKey["ProviderServer"]()
-_premises = pytest.StashKey["Premises"]()
+_server: pytest.StashKey[ProviderServer] = pytest.StashKey()
+_premises: pytest.StashKey[Premises] = pytest.StashKey()
 _taken_over = pytest.StashKey[bool]()
 
 _HELP = {
@@ -267,13 +268,19 @@ def _explore(item: pytest.Function) -> None:
     report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))
     if exploration.skipped is not None:
         raise pytest.skip.Exception(exploration.skipped, _use_item_location=True)
-    nodeid = item.config.cwd_relative_nodeid(item.nodeid)
-    text = terminal.render(report, replay_prefix=f"pytest {shlex.quote(nodeid)} --once-replay=")
+    command = f"pytest {shlex.quote(_as_argument(item))} --once-replay="
+    text = terminal.render(report, replay_prefix=command)
     _note(item, terminal.in_summary(report, text))
     if not report.passed:
         if report.output.strip():
             item.add_report_section("call", "output of the last incarnation", report.output)
         pytest.fail(text, pytrace=False)
+
+
+def _as_argument(item: pytest.Item) -> str:
+    """The test as one would name it on a command line in this directory (node ids begin at the root directory)."""
+    _, separator, name = item.nodeid.partition("::")
+    return f"{os.path.relpath(item.path, item.config.invocation_params.dir)}{separator}{name}"
 
 
 def _live(item: pytest.Function) -> None:
@@ -361,7 +368,7 @@ class _Summary:
         self._unmarked: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        found = [json.loads(value) for name, value in report.user_properties if name == PROPERTY]
+        found = [json.loads(str(value)) for name, value in report.user_properties if name == PROPERTY]
         if report.when == "call":
             self._results += [result for result in found if "unmarked" not in result]
             self._unmarked += [result["test"] for result in found if "unmarked" in result]

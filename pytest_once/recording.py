@@ -65,28 +65,30 @@ class Recorder:
     limits: Limits
     tracked: Sequence[Path] = ()
     _stage: Stage = field(init=False)
+    _prepared: seams.Prepared = field(init=False)
     _root: Sight = field(init=False)
     _may_track: bool = True
 
-    def record(self) -> Recording:
-        """Two lives without faults, and the first once more: boundaries, intended effects, volatile values."""
+    def __post_init__(self) -> None:
         premises = self.premises
-        world = World(
-            [
-                LedgerStore(premises.ledger_path),
-                *(DirectoryStore(path, label) for path, label in self._directories()),
-            ]
-        )
-        prepared = seams.prepare([premises.world, *self.tracked])
+        directories = [DirectoryStore(path, label) for path, label in self._directories()]
+        self._prepared = seams.prepare([premises.world, *self.tracked])
         self._stage = Stage(
-            body=self._body(prepared),
-            world=world,
+            body=self._body(self._prepared),
+            world=World([LedgerStore(premises.ledger_path), *directories]),
             output=premises.output,
             life_timeout_s=self.limits.life_timeout_s,
             max_boundaries=self.limits.max_boundaries,
             services={"serve": lambda _: premises.serve(), "track": self._track},
         )
-        self._root = Sight(world.take(), EPOCH_S, frozenset())
+
+    def settle(self) -> None:
+        """Wait until the last child is gone."""
+        self._stage.settle()
+
+    def record(self) -> Recording:
+        """Two lives without faults, and the first once more: boundaries, intended effects, volatile values."""
+        self._root = Sight(self._stage.world.take(), EPOCH_S, frozenset())
         first = self._first_life(0)
         if len(self._root.picture.snapshots) != len(first.last.picture.snapshots if first.last else ()) or any(
             passage.sight is not None and len(passage.sight.picture.snapshots) != len(self._root.picture.snapshots)
@@ -95,10 +97,11 @@ class Recorder:
             first = self._first_life(0)  # a directory was tracked on the way; now it is there from the start
         self._may_track = False
         self._preimport()
-        seams.refresh(prepared)
+        seams.refresh(self._prepared)
         again = self._first_life(0)
         other = self._first_life(1)
         evidence = self._learn(first, other)
+        self._stage.state_of = evidence.digest
         self._same(evidence, first, again)
         return Recording(self._stage, self._root, evidence, first)
 
@@ -109,7 +112,7 @@ class Recorder:
             yield path, "tmp_path" if number == 0 else f"tracked{number}"
 
     def _first_life(self, variant: int) -> Life:
-        self._stage.world.put(self._root.picture)
+        self._stage.put(self._root.picture)
         start_s = EPOCH_S + variant * SHIFT_S
         life = self._stage.live(Birth(0, variant, start_s), frozenset(), let_live)
         ending = life.ending

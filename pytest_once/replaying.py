@@ -56,7 +56,7 @@ class _Script:
 
 def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: Sight, schedule: Schedule) -> Replayed:
     """Run the schedule from the root world, never restoring anything in between. Raises Misfit."""
-    stage.world.put(root.picture)
+    stage.put(root.picture)
     findings: list[Finding] = []
     story: list[LifeStory] = []
     sight = root

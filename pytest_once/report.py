@@ -73,6 +73,7 @@ class Report:
 
     coverage: "exhausted" when no state was left to explore, "bounded" when `bound` stopped it, "none" when
     the exploration could not begin, "replay" when one schedule was replayed.
+    soft_faults, fault_kinds: how many per incarnation were explored besides any number of crashes, and which.
     states, runs, crash_points: how much was looked at; crash_diameter: most crashes on a shortest path to a state.
     intended: logical key -> count. problem: why no answer could be given, with the remedy; "" otherwise.
     """
@@ -82,6 +83,8 @@ class Report:
     coverage: str
     bound: str = ""
     profile: str = "standard"
+    soft_faults: int = 0
+    fault_kinds: tuple[str, ...] = ()
     states: int = 0
     runs: int = 0
     crash_points: int = 0

@@ -70,7 +70,5 @@ class Orchestrator:
         return None if row is None else row[0]
 
     def _find(self, key: str) -> Intent | None:
-        row = self.conn.execute(
-            "SELECT tenant, action, part, quantity FROM intents WHERE key = ?", (key,)
-        ).fetchone()
+        row = self.conn.execute("SELECT tenant, action, part, quantity FROM intents WHERE key = ?", (key,)).fetchone()
         return None if row is None else Intent(*row)

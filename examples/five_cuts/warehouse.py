@@ -68,9 +68,7 @@ class Warehouse:
         )
 
     def _stored_result(self, intent: Intent) -> str | None:
-        row = self.conn.execute(
-            "SELECT fingerprint, result FROM receipts WHERE key = ?", (intent.key,)
-        ).fetchone()
+        row = self.conn.execute("SELECT fingerprint, result FROM receipts WHERE key = ?", (intent.key,)).fetchone()
         if row is None:
             return None
         fingerprint, result = row

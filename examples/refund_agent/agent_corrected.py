@@ -49,9 +49,7 @@ class RefundAgent:
 
             refund_id = self._send(order, amount, key)
             with conn:
-                conn.execute(
-                    "UPDATE tasks SET status = 'done', refund_id = ? WHERE order_id = ?", (refund_id, order)
-                )
+                conn.execute("UPDATE tasks SET status = 'done', refund_id = ? WHERE order_id = ?", (refund_id, order))
             return refund_id
 
     def _send(self, order: str, amount: int, key: str) -> str:

@@ -56,9 +56,7 @@ class RefundAgent:
             conn.execute("INSERT INTO tasks VALUES (?, ?, 'planned', NULL, NULL)", (order, amount))
         key = uuid.uuid4().hex
         with conn:
-            conn.execute(
-                "UPDATE tasks SET status = 'sending', idempotency_key = ? WHERE order_id = ?", (key, order)
-            )
+            conn.execute("UPDATE tasks SET status = 'sending', idempotency_key = ? WHERE order_id = ?", (key, order))
         return self._send_and_store(conn, order, amount, key)
 
     def _send_and_store(self, conn: sqlite3.Connection, order: str, amount: int, key: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pytest_once.checks import Verdict
 from pytest_once.faults import KINDS, Schedule
@@ -30,6 +30,20 @@ _WHY = {
     Verdict.CONFLICT_MISSED: "Another request was taken for a repetition, and swallowed.",
 }
 
+_REMEDY = {
+    Verdict.DUPLICATE: "Make the key from the intent, store it before the first attempt, and send it with every "
+    "attempt and after every restart, to a provider that deduplicates by it; or look whether the effect is there "
+    "before acting again.",
+    Verdict.OMISSION: "Store that the work is done only after an answer that says so (look at the status), and "
+    "begin again at the next start until then.",
+    Verdict.STUCK: "What an earlier incarnation left half done must be finished, or released, by the next one.",
+    Verdict.FALSE_FAILURE: "A lost answer is no failure: ask the provider, or say that it is unknown (blocked=).",
+    Verdict.CONFLICT_MISSED: "Store what was asked for beside its key, and refuse the key for anything else.",
+}
+
+_UNANSWERED = frozenset(map(str, (Verdict.INCONCLUSIVE, Verdict.NONDETERMINISTIC, Verdict.ESCAPED_EFFECT)))
+"""Verdicts that say nothing of the code's effects, only why they cannot be judged."""
+
 
 def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", width: int = WIDTH) -> str:
     """The whole report. replay_prefix: the command that replays a schedule once its id is appended."""
@@ -45,7 +59,13 @@ def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", widt
         lines += _violation(violation, replay_prefix, width)
     if report.coverage == "replay":
         if not report.violations:
-            lines += [f"replayed: nothing wrong on this schedule ({report.verdict}); it says nothing of others"]
+            lines += _wrapped(
+                "replayed: nothing wrong on this schedule. It is one schedule only and proves nothing about others; "
+                "run --once-chaos to explore them all",
+                width,
+                "",
+                "  ",
+            )
             for life in report.replayed:
                 lines += _life(life, width)
         return "\n".join(lines)
@@ -67,21 +87,74 @@ def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", widt
     return "\n".join(lines).lstrip("\n")
 
 
-def one_line(report: Report) -> str:
-    """What a passing test says: what was exhausted, under which assumptions."""
-    intended = "; ".join(f"{key}: {n}" for key, n in report.intended.items())
-    escalations = " (some ends escalated, as allowed)" if report.verdict is Verdict.ESCALATED else ""
-    return (
-        f"{report.verdict}{escalations}: {numbers(report)} [{intended}]; assuming {'; '.join(report.assumptions)}"
-    )
+def in_summary(report: Report, text: str) -> dict[str, Any]:
+    """What `summary` needs of a report, as JSON values. text: the rendered report."""
+    return {
+        "test": report.name,
+        "verdict": str(report.verdict),
+        "coverage": report.coverage,
+        "passed": report.passed,
+        "numbers": f"{report.states} states, {report.crash_points} crash points, diameter {report.crash_diameter}",
+        "reach": reach(report),
+        "assumptions": list(report.assumptions),
+        "story": text if report.coverage == "replay" and report.passed else "",
+    }
+
+
+def summary(results: Sequence[Mapping[str, Any]], unmarked: Sequence[str] = (), *, width: int = WIDTH) -> list[str]:
+    """The end of a session: one line a passing test, and once what all of them assume."""
+    lines: list[str] = []
+    passed = [result for result in results if result.get("passed")]
+    proven = [result for result in passed if not result["story"]]
+    shared = [said for said in _said(proven) if all(said in _said([result]) for result in proven)]
+    for result in passed:
+        if result["story"]:
+            lines += [result["test"], *result["story"].splitlines()]
+            continue
+        lines += _wrapped(f"{result['verdict']}  {result['test']}: {result['numbers']}", width, "", "    ")
+        for said in _said([result]):
+            if said not in shared:
+                lines += _wrapped(said, width, "    ", "      ")
+    if not results:
+        lines.append("no test marked once_effect was explored")
+    for nodeid in unmarked:
+        lines += _wrapped(
+            f"not explored: {nodeid} uses `once` but is not marked @pytest.mark.once_effect", width, "", "    "
+        )
+    if proven:
+        lines += _wrapped(f"exhausted means: {'; '.join(shared)}", width, "", "  ")
+    counted = {
+        "exhausted": len(proven),
+        "replayed, one schedule only": len(passed) - len(proven),
+        "violated": sum(not result.get("passed") and not _unanswered(result) for result in results),
+        "without an answer": sum(not result.get("passed") and _unanswered(result) for result in results),
+    }
+    if results:
+        lines.append(", ".join(f"{n} {what}" for what, n in counted.items() if n))
+    return lines
+
+
+def _said(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the results rest on, each sentence once: how far they reach, and what they assume."""
+    return list(dict.fromkeys(said for result in results for said in (result["reach"], *result["assumptions"])))
+
+
+def _unanswered(result: Mapping[str, Any]) -> bool:
+    return result["verdict"] in _UNANSWERED or result.get("coverage") == "none"
+
+
+def reach(report: Report) -> str:
+    """The faults that were explored, in words."""
+    if not report.soft_faults:
+        return "any number of crashes, no soft faults"
+    faults = "fault" if report.soft_faults == 1 else "faults"
+    only = "" if report.fault_kinds == tuple(KINDS) else f" ({', '.join(report.fault_kinds)})"
+    return f"any number of crashes, and up to {report.soft_faults} soft {faults} per incarnation{only}"
 
 
 def numbers(report: Report) -> str:
     """States, runs, crash points, crash diameter, coverage, in one phrase."""
-    faults = {"crash": "any number of crashes"}.get(
-        report.profile, f"any number of crashes, and soft faults ({report.profile})"
-    )
-    coverage = f"exhausted for {faults}" if report.coverage == "exhausted" else f"{report.coverage}"
+    coverage = f"exhausted for {reach(report)}" if report.coverage == "exhausted" else report.coverage
     return (
         f"{coverage}; {report.states} states, {report.runs} runs, {report.crash_points} crash points, "
         f"crash diameter {report.crash_diameter}"
@@ -93,8 +166,10 @@ def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str
     if violation.key is not None:
         head += f"  {violation.key}: {violation.actual} effects, {violation.expected} intended"
     lines = _wrapped(head, width, "", "  ")
-    lines += _wrapped(violation.detail, width, "  ", "  ")
-    if why := _WHY.get(violation.verdict):
+    why = _WHY.get(violation.verdict)
+    if why is None or not _says_the_counts_again(violation):
+        lines += _wrapped(violation.detail, width, "  ", "  ")
+    if why is not None:
         lines += _wrapped(why, width, "  ", "  ")
     lines.append("")
     for life in violation.story:
@@ -109,12 +184,22 @@ def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str
         )
     else:
         lines.append("  NOT confirmed")
+    if remedy := _REMEDY.get(violation.verdict):
+        lines += _wrapped(f"usual remedy: {remedy}", width, "  ", "    ")
     lines.append(f"  replay: {replay_prefix}{_quoted(violation.schedule)}")
     for other in violation.variants:
         lines.append(f"  also:   {replay_prefix}{_quoted(other)}")
     if violation.variants_unlisted:
         lines.append(f"  and {violation.variants_unlisted} more schedules with the same outcome")
     return lines
+
+
+def _says_the_counts_again(violation: Violation) -> bool:
+    """Whether the detail is no more than what the heading and the verdict's meaning say."""
+    return violation.detail in (
+        f"{violation.actual} effects for one intent; {violation.expected} intended",
+        f"it says that it is done, with {violation.actual} of {violation.expected} effects",
+    )
 
 
 def _quoted(schedule: Schedule) -> str:
@@ -171,7 +256,7 @@ def _short(site: Site) -> str:
 def _matrix(rows: Sequence[MatrixRow], width: int) -> list[str]:
     used = [name for name in _COLUMNS if any(name in row.outcomes for row in rows)]
     lines = _printed(_table(rows, used, width), width)
-    legend = ", ".join(f"{_COLUMNS[name]} {_LEGEND[name]}" for name in used)
+    legend = ", ".join(f"{_COLUMNS[name]}={_LEGEND[name]}" for name in used)
     return [*(f"  {line.rstrip()}" for line in lines), *_wrapped(legend, width, "  ", "  ")]
 
 
@@ -193,7 +278,7 @@ def _printed(table: Table, width: int) -> list[str]:
     from rich.console import Console
 
     out = io.StringIO()
-    console = Console(file=out, width=width - 2, color_system=None, force_terminal=False, legacy_windows=False)
+    console = Console(file=out, width=width - 2, color_system=None, force_terminal=False, markup=False, emoji=False)
     console.print(table)
     return out.getvalue().translate({ord("\u2500"): "-", ord("\u2026"): "~"}).rstrip("\n").splitlines()
 

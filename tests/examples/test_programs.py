@@ -37,9 +37,7 @@ def reservations(directory: Path, key: str = RESERVE.key) -> int:
 
 
 @pytest.mark.parametrize("protocol", list(WAREHOUSES))
-def test_every_protocol_reserves_once_and_never_redoes_a_done_row(
-    protocol: ProtocolName, tmp_path: Path
-) -> None:
+def test_every_protocol_reserves_once_and_never_redoes_a_done_row(protocol: ProtocolName, tmp_path: Path) -> None:
     """S1.1: without faults nothing tells the protocols apart."""
     for _ in range(3):
         run(protocol, tmp_path, RESERVE)
@@ -279,9 +277,7 @@ def test_no_answer_is_no_claim(agent: ModuleType, payments: Payments, tmp_path: 
 
 
 @every_agent_that_keeps_its_key
-def test_a_restart_after_no_answer_sends_the_same_key(
-    agent: ModuleType, payments: Payments, tmp_path: Path
-) -> None:
+def test_a_restart_after_no_answer_sends_the_same_key(agent: ModuleType, payments: Payments, tmp_path: Path) -> None:
     """The key outlives the process that made it."""
     payments.faults = [lose_response] * 4
     with pytest.raises(RefundUnconfirmed):
