@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 
@@ -43,13 +43,14 @@ def _replays(config: pytest.Config) -> bool:
 
 
 def _judge(report: pytest.TestReport, verdict: str, because: str) -> None:
-    properties: dict[str, Any] = dict(report.user_properties)
-    found = properties.get("once", {}).get("verdict", "no verdict")
+    explored = dict(report.user_properties).get("once")
+    found = json.loads(str(explored))["verdict"] if explored else "no verdict"
     story = report.longreprtext
     if report.failed and found == verdict:
         report.outcome = "passed"
         report.longrepr = None
-        report.user_properties.append((CONVICTED, {"test": report.nodeid, "because": because, "story": story}))
+        conviction = {"test": report.nodeid, "because": because, "story": story}
+        report.user_properties.append((CONVICTED, json.dumps(conviction)))
     elif not report.skipped:
         report.outcome = "failed"
         report.longrepr = (
@@ -61,7 +62,7 @@ def _judge(report: pytest.TestReport, verdict: str, because: str) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     convictions = [
-        value
+        json.loads(str(value))
         for report in terminalreporter.stats.get("passed", ())
         for name, value in report.user_properties
         if name == CONVICTED

@@ -55,7 +55,6 @@ class Exploration:
         return self._reported(lambda: self._replay(schedule))
 
     def _reported(self, answer: Callable[[], Report]) -> Report:
-        gc.collect()
         gc.freeze()  # children share these pages; a collection in one of them would copy them all
         try:
             return answer()

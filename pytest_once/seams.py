@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Prepared:
-    """What the parent found before it forked: tracked directories, early imports, open connections."""
+    """What the parent found before it forked: tracked directories, early imports, open connections.
+
+    searched: names of the modules in which early imports were looked for.
+    """
 
     roots: tuple[Path, ...]
     early: list[Reference]
+    searched: set[str]
     inherited: list[sqlite.Inherited]
 
 
@@ -36,7 +40,7 @@ _installed_roots: list[Path] = []
 
 def prepare(roots: Sequence[Path]) -> Prepared:
     """In the parent, once per exploration."""
-    prepared = Prepared(tuple(roots), [], sqlite.inherited_connections())
+    prepared = Prepared(tuple(roots), [], set(), sqlite.inherited_connections())
     refresh(prepared)
     return prepared
 
@@ -48,7 +52,9 @@ def refresh(prepared: Prepared) -> None:
     if "trio" in sys.modules:
         import trio.testing  # noqa: F401
     httpx.prepare()
-    prepared.early = references(*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
+    originals = (*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
+    prepared.early += references(*originals, besides=prepared.searched)
+    prepared.searched.update(sys.modules)
 
 
 def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> clock.Clock:

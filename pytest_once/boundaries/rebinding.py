@@ -8,7 +8,7 @@ together; each child only rebinds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 Reference: TypeAlias = tuple[dict[str, Any], str]
@@ -19,17 +19,18 @@ _NATIVE = frozenset({"posix", "nt", "_io", "time", "_sqlite3"})
 """Modules that define the originals: replacing them there would leave the seam nothing to call."""
 
 
-def references(*objects: object) -> list[Reference]:
+def references(*objects: object, besides: Collection[str] = ()) -> list[Reference]:
     """Every module-level name that is bound to one of `objects` (by identity) in the modules loaded so far.
 
-    Modules of this project and the native ones that define the objects are left out.
+    besides: names of modules that were searched already. Modules of this project and the native ones that
+    define the objects are left out.
     """
     wanted = {id(thing) for thing in objects}
     found: list[Reference] = []
     for name, module in list(sys.modules.items()):
         # The namespace itself, never getattr: a lazy module must not be made to load anything.
         namespace = getattr(module, "__dict__", None)
-        if namespace is None or name in _NATIVE or name.partition(".")[0] in _OWN:
+        if namespace is None or name in besides or name in _NATIVE or name.partition(".")[0] in _OWN:
             continue
         found += [(namespace, key) for key, value in list(namespace.items()) if id(value) in wanted]
     return found

@@ -531,21 +531,25 @@ def inherited_connections() -> list[Inherited]:
     """The parent's open connections to files, before the fork; databases in memory are harmless."""
     import gc
 
+    kinds = _with_subclasses(sqlite3.Connection)
     found = []
-    for thing in gc.get_objects():
-        # type(), not isinstance(): lazy proxies must not be woken up.
-        if issubclass(type(thing), sqlite3.Connection):
-            try:
-                cursor = sqlite3.Cursor(thing)
-                cursor.row_factory = None
-                file = str(cursor.execute("PRAGMA database_list").fetchone()[2])
-            except sqlite3.ProgrammingError as error:
-                if "thread" not in str(error):
-                    continue  # closed
-                file = "a database opened in another thread"
-            if file:
-                found.append(Inherited(thing, file))
+    # type(), not isinstance(): lazy proxies must not be woken up.
+    for thing in [thing for thing in gc.get_objects() if type(thing) in kinds]:
+        try:
+            cursor = sqlite3.Cursor(thing)
+            cursor.row_factory = None
+            file = str(cursor.execute("PRAGMA database_list").fetchone()[2])
+        except sqlite3.ProgrammingError as error:
+            if "thread" not in str(error):
+                continue  # closed
+            file = "a database opened in another thread"
+        if file:
+            found.append(Inherited(thing, file))
     return found
+
+
+def _with_subclasses(cls: type) -> set[type]:
+    return {cls}.union(*map(_with_subclasses, cls.__subclasses__()))
 
 
 def watch_inherited(inherited: Sequence[Inherited], report: Callable[[str, Site], None]) -> None:

@@ -1,0 +1,3 @@
+"""For every test of this project."""
+
+pytest_plugins = ["pytester"]

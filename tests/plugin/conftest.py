@@ -1,0 +1,76 @@
+"""Runs pytest on small suites, in this process for speed or in another one where that is the point."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx  # noqa: F401 - imported once here, or every pytester session would import it anew
+import pytest
+import respx  # noqa: F401
+import time_machine  # noqa: F401
+
+import once_fakes.provider  # noqa: F401
+import once_fakes.server
+import pytest_once.exploration  # noqa: F401
+import pytest_once.plain
+import pytest_once.reporting.terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+
+INSTALLED = any(point.name == "once" for point in importlib.metadata.entry_points(group="pytest11"))
+"""Whether pytest finds the plugin by itself."""
+
+LOADED = () if INSTALLED else ("-p", "pytest_once.plugin")
+
+
+@dataclass
+class Lab:
+    """A directory with tests, and ways to run them."""
+
+    pytester: pytest.Pytester
+
+    @property
+    def path(self) -> Path:
+        return self.pytester.path
+
+    def write(self, source: str, name: str = "test_it") -> Path:
+        return self.pytester.makepyfile(**{name: source})
+
+    def run(self, *args: str) -> pytest.RunResult:
+        """pytest in this process."""
+        return self.pytester.runpytest_inprocess(*LOADED, "-p", "no:cacheprovider", *args)
+
+    def explore(self, *args: str) -> pytest.RunResult:
+        """pytest --once-chaos in this process."""
+        return self.run("--once-chaos", *args)
+
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "pytest", *LOADED, "-p", "no:cacheprovider", *args]
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        paths = [str(ROOT), str(ROOT / "fakes"), os.environ.get("PYTHONPATH", "")]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **changes}
+
+    def run_apart(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """pytest in a process of its own."""
+        return subprocess.run(
+            self.command(*args),
+            cwd=self.path,
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture
+def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    return Lab(pytester)
