@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pytest_once.ledger import Effect, Intent
+from pytest_once.ledger import Arrival, Effect, Intent
 from pytest_once.scenario import Expectations, ScenarioError
 
 
@@ -89,6 +89,12 @@ class Oracle:
             hidden = self.volatile.get((effect.provider, operation), frozenset())
             named = _identity(effect.payload, hidden, mask)
         return LogicalKey(effect.provider, operation, named)
+
+    def request(self, arrival: Arrival, mask: Mask) -> LogicalKey:
+        """What an arrival asks for, in full: everything it says that is not random."""
+        operation = mask(arrival.operation)
+        hidden = self.volatile.get((arrival.provider, operation), frozenset())
+        return LogicalKey(arrival.provider, operation, _identity(arrival.payload, hidden, mask))
 
     def count(self, effects: Iterable[Effect], mask: Mask) -> dict[LogicalKey, int]:
         return dict(sorted(Counter(self.key_of(effect, mask) for effect in effects).items()))

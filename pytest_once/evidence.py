@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_once.canonical import Naming, masked_text
-from pytest_once.checks import Counts, Mask, Oracle
+from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
 from pytest_once.ledger import Counter, Effect, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
@@ -58,6 +58,21 @@ class Evidence:
             if len(self._effects) > _KEPT:
                 self._effects.popitem(last=False)
         return known
+
+    def swallowed(self, sight: Sight) -> LogicalKey | None:
+        """An intent that was taken for another, because it came under the same key with another payload."""
+        ledger, mask = self._ledger(sight), self.mask(sight.tokens)
+        deduplicating = {
+            provider.name for provider in ledger.providers() if json.loads(provider.contract).get("dedup") != "none"
+        }
+        first: dict[tuple[str, str], LogicalKey] = {}
+        for arrival in ledger.arrivals() if deduplicating else ():
+            if arrival.key is None or arrival.provider not in deduplicating or arrival.outcome == "refused":
+                continue
+            asked = self.oracle.request(arrival, mask)
+            if first.setdefault((arrival.provider, arrival.key), asked) != asked:
+                return asked
+        return None
 
     def intents(self, sight: Sight) -> list[Intent]:
         return self._ledger(sight).intents()

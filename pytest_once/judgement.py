@@ -28,7 +28,7 @@ class Finding:
 
 
 def judge_moment(evidence: Evidence, sight: Sight) -> Finding | None:
-    """Safety: no key may have more effects than intended, at any moment."""
+    """Safety: no key may have more effects than intended, and no intent be taken for another, at any moment."""
     excess = evidence.oracle.excess(evidence.counts(sight))
     for key, n in excess.items():
         intended = evidence.oracle.intended.get(key, 0)
@@ -40,6 +40,16 @@ def judge_moment(evidence: Evidence, sight: Sight) -> Finding | None:
                 "say so with key= or once.intend(...)"
             )
         return Finding(Verdict.DUPLICATE, key, intended, n, detail)
+    swallowed = evidence.swallowed(sight)
+    if swallowed is not None:
+        return Finding(
+            Verdict.CONFLICT_MISSED,
+            swallowed,
+            None,
+            None,
+            "the same idempotency key came with another payload before, and the provider took this request for a "
+            "repetition of that one. One key, one intent: make the key from what identifies the intent",
+        )
     return None
 
 

@@ -162,11 +162,11 @@ class Recorder:
         assert isinstance(first.ending, Ended)
         finding = judge_moment(evidence, last) or judge_end(evidence, self.expectations, last, first.ending)
         if finding is not None:
-            key = f" for {finding.key}" if finding.key is not None else ""
+            key = f"{finding.key}: " if finding.key is not None else ""
             raise Unexplorable(
                 finding.verdict,
-                f"already the fault-free run has {finding.actual} effects{key}, {finding.expected} intended. Correct "
-                "the code, or what the test intends (key=, keys=, once.intend)",
+                f"already without any fault: {key}{finding.detail}. Correct the code, or what the test intends (key=, "
+                "keys=, once.intend)",
             )
         return evidence
 

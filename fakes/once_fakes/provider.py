@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from once_fakes.contract import Contract
 from pytest_once.boundaries import announce, register_endpoint
 from pytest_once.calls import perform
-from pytest_once.faults import CALL_FAULTS
+from pytest_once.faults import ERROR_AFTER, ERROR_BEFORE, HTTP_FAULTS
 from pytest_once.ledger import (
     Ledger,
     Receipt,
@@ -276,7 +276,7 @@ class Provider:
         ConnectionResetError where the controller ordered such a fault.
         """
         canonical = canonical_payload(payload)
-        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=CALL_FAULTS)
+        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=HTTP_FAULTS)
         arrivals: list[int | None] = []
         broken: list[Exception] = []
 
@@ -290,7 +290,10 @@ class Provider:
             return reply
 
         try:
-            reply = perform(order, deliver)
+            if order.fault in (ERROR_BEFORE, ERROR_AFTER):
+                reply = self._failing(order.fault, deliver)
+            else:
+                reply = perform(order, deliver)
         except OSError as error:
             if broken:  # the ledger failed; that must not pass for the ordered fault
                 raise broken[0] from None
@@ -300,6 +303,14 @@ class Provider:
             raise broken[0]
         self._tell(arrivals, operation, str(reply.status))
         return reply
+
+    @staticmethod
+    def _failing(fault: str, deliver: Callable[[], Reply]) -> Reply:
+        """An error status: 503 from in front of the provider, or 500 after it has acted."""
+        if fault == ERROR_BEFORE:
+            return turn_away(503, "service_unavailable", "The service is overloaded. Try again later.")
+        deliver()
+        return turn_away(500, "api_error", "An unexpected error occurred.")
 
     def _tell(self, arrivals: list[int | None], operation: str, what: str) -> None:
         self._ledger.record_told(arrivals[0] if arrivals else None, self.name, operation, what)

@@ -164,7 +164,9 @@ def numbers(report: Report) -> str:
 def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str]:
     head = str(violation.verdict)
     if violation.key is not None:
-        head += f"  {violation.key}: {violation.actual} effects, {violation.expected} intended"
+        head += f"  {violation.key}"
+        if violation.actual is not None:
+            head += f": {violation.actual} effects, {violation.expected} intended"
     lines = _wrapped(head, width, "", "  ")
     why = _WHY.get(violation.verdict)
     if why is None or not _says_the_counts_again(violation):
