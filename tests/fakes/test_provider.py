@@ -25,7 +25,7 @@ from pytest_once.boundaries import (
     forget_endpoints,
 )
 from pytest_once.calls import perform, perform_async
-from pytest_once.faults import CALL_FAULTS, KINDS
+from pytest_once.faults import CALL_FAULTS, HTTP_FAULTS, KINDS
 from pytest_once.ledger import Ledger
 
 
@@ -268,18 +268,21 @@ EXPECTED: dict[str, type[OSError] | None] = {
     "lost-request": TimeoutError,
     "lost-response": TimeoutError,
     "reset-response": ConnectionResetError,
+    "error-before": None,
+    "error-after": None,
     "duplicate": None,
 }
+STATUS = {"error-before": 503, "error-after": 500, "duplicate": 200}
 
 
-@pytest.mark.parametrize("fault", CALL_FAULTS)
+@pytest.mark.parametrize("fault", HTTP_FAULTS)
 def test_a_call_performs_the_ordered_fault(ledger: Ledger, fault: str) -> None:
     """Each fault must do to the ledger and to the caller exactly what its kind says."""
     pay = provider(ledger, NONE)
     faulty = Faulty(fault)
     error = EXPECTED[fault]
     if error is None:
-        assert pay.call("refund", 1).body["id"] == "pay_1"
+        assert pay.call("refund", 1).status == STATUS[fault]
     else:
         with pytest.raises(error) as raised:
             pay.call("refund", 1)
@@ -289,11 +292,11 @@ def test_a_call_performs_the_ordered_fault(ledger: Ledger, fault: str) -> None:
     arrivals = ledger.arrivals()
     assert len(arrivals) == KINDS[fault].arrivals
     (told,) = ledger.told()
-    assert told.what == ("200" if error is None else error.__name__)
+    assert told.what == (str(STATUS[fault]) if error is None else error.__name__)
     assert told.arrival == (arrivals[0].id if arrivals else None)
     (boundary,) = faulty.boundaries
     assert (boundary.kind, boundary.target, boundary.provider) == ("call", "pay refund", "pay")
-    assert boundary.faults == CALL_FAULTS
+    assert boundary.faults == HTTP_FAULTS
 
 
 @pytest.mark.parametrize("fault", [None, "lost-response", "duplicate"])
