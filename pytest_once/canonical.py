@@ -643,6 +643,25 @@ def describe_changes(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> list[str]:
     return list(changes)
 
 
+def most_varied(worlds: Iterable[Sequence[Row]]) -> list[str]:
+    """Columns with the most different contents among several worlds, or whole places whose number of rows varies."""
+    seen: dict[str, set[bytes]] = {}
+    for rows in worlds:
+        columns: dict[str, list[Cell]] = {}
+        sizes: dict[str, int] = {}
+        for row in rows:
+            sizes[row.place] = sizes.get(row.place, 0) + 1
+            for name, cell in zip(row.names, row.cells, strict=True):
+                label = row.place if name == "content" and len(row.names) <= 2 else f"{row.place}.{name}"
+                columns.setdefault(label, []).append(cell)
+        for label, content in (*columns.items(), *sizes.items()):
+            seen.setdefault(label, set()).add(_encoded(content))
+    most = max((len(contents) for contents in seen.values()), default=0)
+    named = [label for label, contents in seen.items() if len(contents) == most > 1]
+    # A place that has other rows each time has other cells in each of its columns: the place says it all.
+    return [label for label in named if not any(label.startswith(f"{place}.") for place in named)]
+
+
 def _brief(cell: Cell) -> str:
     text = repr(cell)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import sqlite3
 from collections import OrderedDict
@@ -73,6 +74,11 @@ class Evidence:
             if first.setdefault((arrival.provider, arrival.key), asked) != asked:
                 return asked
         return None
+
+    def arrivals(self, sight: Sight, incarnation: int) -> dict[str, int]:
+        """How many requests of a life (1 for the first) have reached each provider."""
+        arrived = (arrival.provider for arrival in self._ledger(sight).arrivals() if arrival.incarnation == incarnation)
+        return dict(collections.Counter(arrived))
 
     def intents(self, sight: Sight) -> list[Intent]:
         return self._ledger(sight).intents()

@@ -144,18 +144,22 @@ class Exploration:
         violations = []
         for group in groups.values():
             group.sort(key=lambda found: _length(found[1]))
-            distinct: dict[tuple[str, ...], Schedule] = {}
-            for _, schedule, hit in group:
-                distinct.setdefault(hit, schedule)
-            finding, schedule, _ = group[0]
-            violation = self._confirmed(recording, finding, schedule)
-            others = [other for other in distinct.values() if other != schedule]
-            listed = tuple(
-                other
-                for other in others[:CONFIRMED_VARIANTS]
-                if violation.confirmed and self._confirmed(recording, finding, other).confirmed
+            distinct: dict[frozenset[str], Found] = {}
+            for found in group:
+                # A schedule that does what a shorter one does, and more, shows nothing new.
+                if not any(hit <= frozenset(found[2]) for hit in distinct):
+                    distinct[frozenset(found[2])] = found
+            shortest = list(distinct.values())[:CONFIRMED_VARIANTS]
+            replayed = [self._confirmed(recording, finding, schedule) for finding, schedule, _ in shortest]
+            confirmed = [violation for violation in replayed if violation.confirmed]
+            violation, *others = confirmed or replayed[:1]
+            violations.append(
+                replace(
+                    violation,
+                    variants=tuple(other.schedule for other in others),
+                    variants_unlisted=len(group) - len(confirmed or replayed[:1]),
+                )
             )
-            violations.append(replace(violation, variants=listed, variants_unlisted=len(others) - len(listed)))
         return tuple(sorted(violations, key=lambda violation: SEVERITY.index(violation.verdict)))
 
     def _confirmed(self, recording: Recording, finding: Finding, schedule: Schedule) -> Violation:

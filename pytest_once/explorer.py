@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -26,17 +27,20 @@ from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_li
 from pytest_once.scenario import Expectations, Limits
 from pytest_once.trouble import (
     Unexplorable,
+    check_announced,
     died_message,
     hung_message,
     misuse_verdict,
     named,
     progressing_message,
 )
-from pytest_once.world import PictureShelf
+from pytest_once.world import Picture, PictureShelf
 
 RESTART_S = 1.0
 """Virtual seconds that a restart takes at the least: a clock read after it shows another second."""
 
+COMPARED_STATES = 20
+"""How many of the states found last are compared at a limit, to name what keeps changing."""
 
 Plan = tuple[tuple[int, str, bool], ...]
 """Soft faults of one life by position: (index of the boundary, fault, whether it lasts)."""
@@ -58,6 +62,7 @@ class Explorer:
     graph: Graph = field(default_factory=Graph)
     _known: dict[tuple[str, int], int] = field(default_factory=dict)
     _waiting: list[tuple[int, int, int]] = field(default_factory=list)
+    _latest: deque[Picture] = field(default_factory=lambda: deque(maxlen=COMPARED_STATES))
     _hung: int = 0
     still_changing: tuple[str, ...] = ()
 
@@ -71,7 +76,7 @@ class Explorer:
                 continue
             if bound := self._limit_reached():
                 self.graph.bound = bound
-                self._note_changes(node)
+                self.still_changing = self.stage.world.most_varied(self._latest)
                 break
             node.expanded = True
             self._expand(node)
@@ -88,16 +93,6 @@ class Explorer:
         if time.monotonic() > self.deadline:
             return f"deadline={self.limits.deadline_s:g}s"
         return ""
-
-    def _note_changes(self, node: Node) -> None:
-        """Name the columns in which the last state differs from the one before: they may keep the search open."""
-        if node.parent is not None and not self.graph.nodes[node.parent].expanded:
-            return
-        picture = self.shelf.get(node.picture)
-        others = [number for _, _, number in self._waiting if number != node.number]
-        if others:
-            changes = self.stage.world.changes(picture, self.shelf.get(self.graph.nodes[others[0]].picture))
-            self.still_changing = tuple(dict.fromkeys(change.partition(":")[0] for change in changes))[:3]
 
     # -- states --------------------------------------------------------------------------------------
 
@@ -130,6 +125,7 @@ class Explorer:
         )
         if known == len(self.graph.nodes):
             self.graph.nodes.append(node)
+            self._latest.append(sight.picture)
         else:
             self.graph.nodes[known] = node
         self._known[digest, deliveries] = known
@@ -149,6 +145,7 @@ class Explorer:
 
             base = self.recorded if node.parent is None else live(())
             onward = self._follow_up(node, base, (), after_s)
+            node.after[after_s] = onward
             if node.onward is None:
                 node.onward = onward
             for _ in self._plans(node, base, live, after_s):
@@ -208,18 +205,16 @@ class Explorer:
             crash = LifePlan(faults, mark_of(life.passages[index].boundary), after_s)
             finding = judge_moment(self.evidence, sight)
             if finding is not None:
-                return self._violated(finding, (*path, crash), life)
-            if index == 0 and not plan and not after_s:
-                number = node.number  # killed before it did anything: nothing has changed
-            else:
-                number = self._arrive(
-                    sight,
-                    node.deliveries,
-                    crashes=node.crashes + 1,
-                    faults=node.faults + len(plan),
-                    parent=node,
-                    life=crash,
-                )
+                # What has happened cannot be undone: no need to kill it here.
+                return self._violated(finding, (*path, LifePlan(faults, None, after_s)), life)
+            number = self._arrive(
+                sight,
+                node.deliveries,
+                crashes=node.crashes + 1,
+                faults=node.faults + len(plan),
+                parent=node,
+                life=crash,
+            )
             if node.parent is None and not plan:
                 self.graph.matrix[index, "crash"] = Onward("state", number)
         return self._end(node, life, LifePlan(faults, None, after_s), path, bool(plan))
@@ -231,6 +226,7 @@ class Explorer:
         if not isinstance(life.ending, Ended):
             return self._trouble(life, schedule)
         finding = judge_moment(self.evidence, last) or judge_end(self.evidence, self.expectations, last, life.ending)
+        check_announced(self.evidence, life, node.lives)
         if life.ending.incarnation_was_read:
             raise Unexplorable(
                 Verdict.INCONCLUSIVE,

@@ -25,7 +25,10 @@ class Onward:
 
 @dataclass(slots=True)
 class Node:
-    """A state. lives: incarnations before it on the shortest known path; the path itself is (parent, life)."""
+    """A state. lives: incarnations before it on the shortest known path; the path itself is (parent, life).
+
+    after: seconds that passed before a restart -> where a life without faults then leads. onward: the first of these.
+    """
 
     number: int
     deliveries: int
@@ -40,6 +43,7 @@ class Node:
     counts: Counts
     expanded: bool = False
     onward: Onward | None = None
+    after: dict[float, Onward] = field(default_factory=dict)
 
     @property
     def cost(self) -> tuple[int, int]:
@@ -72,30 +76,49 @@ class Graph:
 
 
 def stuck_states(graph: Graph, evidence: Evidence) -> list[Found]:
-    """Liveness: every state must lead to completion by lives without faults. Those after a completion have."""
+    """Liveness: every state must lead to completion by lives without faults, if time enough passes between them."""
+    alive = _leading_to_an_end(graph)
     found: list[Found] = []
-    decided: set[int] = set()
+    decided: set[int] = set(alive)
     for node in graph.nodes:
         way: list[int] = []
-        number: int | None = node.number
-        while number is not None and number not in decided:
+        number = node.number
+        while number not in decided:
             decided.add(number)
             way.append(number)
-            onward = graph.nodes[number].onward
-            if onward is None or onward.kind not in ("state", "loop"):
-                break
-            if onward.kind == "loop":
-                found += _stuck(graph, evidence, [number])
+            after_s, onward = max(graph.nodes[number].after.items(), key=lambda one: one[0])
+            if onward.node is None:
+                found += _stuck(graph, evidence, [number], after_s)
                 break
             number = onward.node
             if number in way:
-                found += _stuck(graph, evidence, way[way.index(number) :])
+                found += _stuck(graph, evidence, way[way.index(number) :], after_s)
     return found
 
 
-def _stuck(graph: Graph, evidence: Evidence, cycle: list[int]) -> list[Found]:
+def _leading_to_an_end(graph: Graph) -> set[int]:
+    """States from which some lives without faults come to an end, of whatever kind."""
+    before: dict[int, list[int]] = {}
+    waiting: list[int] = []
+    for node in graph.nodes:
+        onwards = node.after.values()
+        if not onwards or any(onward.kind not in ("state", "loop") for onward in onwards):
+            waiting.append(node.number)
+        for onward in onwards:
+            if onward.node is not None:
+                before.setdefault(onward.node, []).append(node.number)
+    alive = set(waiting)
+    while waiting:
+        for number in before.get(waiting.pop(), ()):
+            if number not in alive:
+                alive.add(number)
+                waiting.append(number)
+    return alive
+
+
+def _stuck(graph: Graph, evidence: Evidence, cycle: list[int], after_s: float) -> list[Found]:
     node = graph.nodes[cycle[0]]
     if node.deliveries > 0:
-        return []
-    lives = (*graph.path(node.number), *(LifePlan() for _ in cycle))
+        return []  # it had completed before
+    lives = (*graph.path(node.number), *(LifePlan(after_s=after_s) for _ in cycle))
     return [(stuck(evidence, node.counts, len(cycle)), Schedule(lives), (f"state {node.number}",))]

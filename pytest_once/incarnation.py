@@ -6,6 +6,7 @@ it. While the child waits, the parent may look at everything that a successor wo
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import linecache
@@ -48,13 +49,15 @@ class Ended:
     """The body ended by itself, and the child waits to be dismissed.
 
     claim: "done", "failed", "unknown", "in_progress", or "none" (it raised, which claims nothing).
-    error: class and message of what was raised, or "". site: where it was raised. details: the traceback, for
-    a person. skipped: the reason, when the test skipped itself. modules: what the life imported.
+    claimed: the claim was made with once.claim, not by how the body ended. error: class and message of what was
+    raised, or "". site: where it was raised. details: the traceback, for a person. skipped: the reason, when the
+    test skipped itself. modules: what the life imported.
     """
 
     claim: str
     now_s: float
     minted: tuple[str, ...]
+    claimed: bool = False
     error: str = ""
     site: Site = NOWHERE
     details: str = ""
@@ -171,6 +174,7 @@ class Incarnation:
         self._pid: int | None = pid
         self._status: int | None = None
         self._dismissed = False
+        self._descendants: list[int] = []
         try:
             os.setpgid(pid, pid)
         except (PermissionError, ProcessLookupError):
@@ -197,6 +201,7 @@ class Incarnation:
         """SIGKILL to the child and everything it started in its group, and wait until it is gone."""
         if self._pid is None:
             return
+        self._note_descendants()
         for send, target in ((os.killpg, self._pid), (os.kill, self._pid)):
             try:
                 send(target, signal.SIGKILL)
@@ -206,6 +211,7 @@ class Incarnation:
 
     def dismiss(self) -> None:
         """Let a child that has ended go; `close` waits until it is gone."""
+        self._note_descendants()  # once it is gone, nobody knows whose they were
         self.answer(None)
         self._dismissed = True
 
@@ -230,8 +236,25 @@ class Incarnation:
                 os.killpg(pid, signal.SIGKILL)  # whatever it left behind in its group
             except (ProcessLookupError, PermissionError):
                 pass
+            self._kill_descendants()
         code = os.waitstatus_to_exitcode(self._status or 0)
         return f"exit status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+    def _note_descendants(self) -> None:
+        """Remember what the child has started, wherever that has put itself: a session of its own leaves the group."""
+        pids = [] if self._pid is None else _children(self._pid)
+        while pids:
+            pid = pids.pop()
+            pids += _children(pid)
+            with contextlib.suppress(OSError):
+                self._descendants.append(os.pidfd_open(pid))
+
+    def _kill_descendants(self) -> None:
+        for descriptor in self._descendants:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)
+        self._descendants.clear()
 
     def _interrogate(self) -> str:
         """Ask the silent child for its stacks, then kill it."""
@@ -246,6 +269,16 @@ class Incarnation:
             return self._stack_file.read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return ""
+
+
+def _children(pid: int) -> list[int]:
+    """The child processes of a process; none where /proc does not tell."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
+                found += map(int, listed.read().split())
+    return found
 
 
 def _live(body: Body, connection: Connection, output: Path, stack_file: Path) -> NoReturn:

@@ -55,24 +55,24 @@ def judge_moment(evidence: Evidence, sight: Sight) -> Finding | None:
 
 def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended: Ended) -> Finding | None:
     """The claim that a life's end makes, against the ledger."""
-    missing = evidence.oracle.missing(evidence.counts(last))
+    counts = evidence.counts(last)
+    missing = evidence.oracle.missing(counts)
     if ended.claim == "done":
         for key, n in missing.items():
             intended = evidence.oracle.intended[key]
             return Finding(
                 Verdict.OMISSION, key, intended, n, f"it says that it is done, with {n} of {intended} effects"
             )
-    if ended.claim == "failed" and not missing and evidence.oracle.intended:
-        key = next(iter(evidence.oracle.intended))
-        intended = evidence.oracle.intended[key]
+    happened = next((key for key, n in evidence.oracle.intended.items() if n and counts.get(key, 0)), None)
+    if ended.claim == "failed" and happened is not None:
         return Finding(
             Verdict.FALSE_FAILURE,
-            key,
+            happened,
             0,
-            intended,
+            counts[happened],
             f"it reports a definite failure ({ended.error or 'by claim'}) although the effect happened",
         )
-    if ended.claim == "unknown" and not expectations.blocked:
+    if ended.claim == "unknown" and ended.claimed and "unknown" not in expectations.blocked:
         short = next(iter(missing), None)
         return Finding(
             Verdict.ESCALATED,
@@ -91,6 +91,7 @@ def stuck(evidence: Evidence, counts: Counts, rounds: int) -> Finding:
     key = next(iter(missing), None)
     again = "the same state comes back" if rounds <= 1 else f"the same {rounds} states come back"
     detail = f"nothing fails any more, yet it never completes: after each further restart {again}"
+    detail += " (between restarts pass only the times that restart_after= names)"
     if key is None:
         return Finding(
             Verdict.STUCK, None, None, None, f"{detail}; every intended effect is there, but it cannot say so"

@@ -20,11 +20,13 @@ class Birth:
     """What differs between incarnations besides the world.
 
     number: 0 for the first. variant: 0, or another number for other randomness. start_s: virtual epoch seconds.
+    explain: whether anybody will read the traceback of what it raises (making one takes longer than most lives).
     """
 
     number: int
     variant: int
     start_s: float
+    explain: bool = False
 
 
 Body = Callable[[Channel, Birth], Ended]

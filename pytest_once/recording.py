@@ -25,7 +25,14 @@ from pytest_once.scenario import Expectations, Limits, ScenarioError
 from pytest_once.site import NOWHERE
 from pytest_once.stores.directory import DirectoryStore
 from pytest_once.stores.ledger import LedgerStore
-from pytest_once.trouble import Unexplorable, died_message, hung_message, misuse_verdict, progressing_message
+from pytest_once.trouble import (
+    Unexplorable,
+    check_announced,
+    died_message,
+    hung_message,
+    misuse_verdict,
+    progressing_message,
+)
 from pytest_once.world import Picture, World
 
 SHIFT_S = 37 * 86400.0 + 18431.0
@@ -99,6 +106,7 @@ class Recorder:
         self._preimport()
         seams.refresh(self._prepared)
         again = self._first_life(0)
+        self._same_way(first, again)
         other = self._first_life(1)
         evidence = self._learn(first, other)
         self._stage.state_of = evidence.digest
@@ -114,7 +122,7 @@ class Recorder:
     def _first_life(self, variant: int) -> Life:
         self._stage.put(self._root.picture)
         start_s = EPOCH_S + variant * SHIFT_S
-        life = self._stage.live(Birth(0, variant, start_s), frozenset(), let_live)
+        life = self._stage.live(Birth(0, variant, start_s, explain=True), frozenset(), let_live)
         ending = life.ending
         if isinstance(ending, Ended):
             if ending.skipped is not None:
@@ -150,6 +158,7 @@ class Recorder:
                 f"boundaries: {_parting(first.boundaries, other.boundaries)}. What the body does must not depend on "
                 "random values or the date; seed or inject them in the test",
             )
+        check_announced(evidence, first, 0)
         evidence.oracle = build_oracle(
             self.expectations,
             evidence.intents(first.last),
@@ -193,14 +202,18 @@ class Recorder:
             columns |= difference.volatile
         return frozenset(columns)
 
-    def _same(self, evidence: Evidence, first: Life, again: Life) -> None:
-        """The same schedule, run twice, must leave the same worlds."""
+    @staticmethod
+    def _same_way(first: Life, again: Life) -> None:
+        """The same schedule, run twice, must pass the same boundaries."""
         if [b.anchor for b in first.boundaries] != [b.anchor for b in again.boundaries]:
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 f"the fault-free run was repeated and took another way: {_parting(first.boundaries, again.boundaries)}. "
                 "Thread timing, set order, or something outside the tracked world decides what the body does",
             )
+
+    def _same(self, evidence: Evidence, first: Life, again: Life) -> None:
+        """The same schedule, run twice, must leave the same worlds."""
         for (one, two), boundary in zip(_paired(first, again), [*first.boundaries, None], strict=True):
             if evidence.digest(one) != evidence.digest(two):
                 changes = self._stage.world.changes(one.picture, two.picture)
@@ -249,7 +262,7 @@ class Recorder:
         def body(channel: Channel, birth: Birth) -> Ended:
             clock = seams.install(prepared, channel, birth, once)
             once.begin(channel, clock, birth.number)
-            once.ledger.begin_incarnation(birth.number)
+            once.ledger.begin_incarnation(birth.number + 1)
             claim, details = "done", ""
             error: BaseException | None = None
             skipped: str | None = None
@@ -267,11 +280,12 @@ class Recorder:
                     if isinstance(raised, definite)
                     else once.claimed or "none"
                 )
-                details = front.explain(raised)
+                details = front.explain(raised) if birth.explain else ""
             return Ended(
                 claim,
                 0.0,
                 (),
+                claimed=claim == once.claimed and not isinstance(error, (*blocked, *definite)),
                 error="" if error is None else f"{type(error).__name__}: {error}".rstrip(": "),
                 site=NOWHERE if error is None else raised_at(error),
                 details=details,

@@ -74,7 +74,8 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             findings += _first([judge_end(evidence, expectations, life.last, life.ending)])
             completed |= life.ending.claim in ("done", "failed", "unknown")
         findings += _first([_trouble(life)])
-        idle = [*idle, evidence.digest(life.last)] if plan == LifePlan() else [evidence.digest(life.last)]
+        undisturbed = plan.crash is None and not plan.faults
+        idle = [*idle, evidence.digest(life.last)] if undisturbed else [evidence.digest(life.last)]
         if not completed and (
             idle[-1] in idle[:-1] or (isinstance(life.ending, Looped) and not life.ending.progressing)
         ):

@@ -108,6 +108,7 @@ class Report:
         return (
             self.coverage == "exhausted"
             and not self.problem
+            and not self.violations
             and (
                 self.verdict is Verdict.EXACTLY_ONCE or (self.verdict is Verdict.ESCALATED and self.escalation_allowed)
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pytest_once.checks import Verdict
+from pytest_once.evidence import Evidence
+from pytest_once.faults import KINDS
 from pytest_once.incarnation import Died, Hung, Misuse
 from pytest_once.life import Life, Looped
 
@@ -56,6 +58,33 @@ def progressing_message(looped: Looped) -> str:
         f"an incarnation passed {looped.boundaries} boundaries and was still making new states; give the loop a "
         "limit in the code, or a smaller job in the test"
     )
+
+
+def check_announced(evidence: Evidence, life: Life, number: int) -> None:
+    """Raise Unexplorable if more requests of a life (0 for the first) reached a provider than its boundaries tell."""
+    if life.last is None:
+        return
+    arrived = evidence.arrivals(life.last, number + 1)
+    for passage in life.passages:
+        provider = passage.boundary.provider
+        if provider in arrived:
+            arrived[provider] -= 1 if passage.fault is None else KINDS[passage.fault].arrivals
+    sights = [*(passage.sight for passage in life.passages), life.last]
+    for provider, unannounced in arrived.items():
+        for passage, after in zip(life.passages, sights[1:], strict=True):
+            if unannounced > 0 and passage.boundary.kind == "tool" and passage.boundary.provider not in arrived:
+                # A tool that is not counted may send what it likes.
+                if passage.sight is None or after is None:
+                    return
+                ends = (evidence.arrivals(sight, number + 1).get(provider, 0) for sight in (after, passage.sight))
+                unannounced -= next(ends) - next(ends)
+        if unannounced > 0:
+            raise Unexplorable(
+                Verdict.ESCAPED_EFFECT,
+                f"{provider!r} received a request that passed no boundary ({unannounced} more than were announced), so "
+                "no crash and no fault was tried around it. Its client is none of those the seams know: use httpx, or "
+                "wrap the function that sends it with once.tool(fn, counted=False)",
+            )
 
 
 def misuse_verdict(misuse: Misuse) -> Verdict:

@@ -11,12 +11,12 @@ import re
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pytest_once.canonical import Form, Naming, Row, describe_changes, digest, occurring, slot
+from pytest_once.canonical import Form, Naming, Row, describe_changes, digest, most_varied, occurring, slot
 from pytest_once.stores import Store, StoreError
 
 MEMORY_FREE_BYTES = 64 * 1024 * 1024
@@ -136,6 +136,10 @@ class World:
     def changes(self, before: Picture, after: Picture) -> list[str]:
         """What differs between two pictures, for a person: "agent.db/tasks.attempts: 3 -> 4"."""
         return describe_changes(self.rows(before), self.rows(after))
+
+    def most_varied(self, pictures: Iterable[Picture]) -> tuple[str, ...]:
+        """At most three columns or places in which the pictures differ most."""
+        return tuple(most_varied(self.rows(picture) for picture in pictures)[:3])
 
 
 class PictureShelf:

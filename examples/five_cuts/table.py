@@ -103,6 +103,8 @@ def cut(protocol: ProtocolName, crash: str, directory: Path) -> int:
     report = replay(process(protocol), str(schedule), name=protocol, keep=directory)
     if report.problem:
         raise Unexpected(f"{protocol}, {schedule}: {report.problem}")
+    if [life.killed for life in report.replayed] != [True, False]:
+        raise Unexpected(f"{protocol}, {schedule}: not one kill and one recovery")
     with closing(sqlite3.connect(directory / "warehouse.db")) as conn:
         (count,) = conn.execute("SELECT COUNT(*) FROM reservations").fetchone()
     if report.verdict is not SAYS.get(count):

@@ -533,8 +533,14 @@ def inherited_connections() -> list[Inherited]:
 
     kinds = _with_subclasses(sqlite3.Connection)
     found = []
+    # What is frozen (the parent freezes all it has before it forks) is in no list.
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
     # type(), not isinstance(): lazy proxies must not be woken up.
-    for thing in [thing for thing in gc.get_objects() if type(thing) in kinds]:
+    connections = [thing for thing in gc.get_objects() if type(thing) in kinds]
+    if frozen:
+        gc.freeze()
+    for thing in connections:
         try:
             cursor = sqlite3.Cursor(thing)
             cursor.row_factory = None

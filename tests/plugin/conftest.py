@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx  # noqa: F401 - imported once here, or every pytester session would import it anew
+import hypothesis  # noqa: F401
+import hypothesis.core
 import pytest
 import respx  # noqa: F401
 import time_machine  # noqa: F401
+import trio.testing
 
 import once_fakes.provider  # noqa: F401
 import once_fakes.server
@@ -41,13 +44,17 @@ class Lab:
     def write(self, source: str, name: str = "test_it") -> Path:
         return self.pytester.makepyfile(**{name: source})
 
+    def ini(self, *lines: str) -> None:
+        """Write the ini file. What is always in it keeps pytest-asyncio, where it is old, from warning."""
+        self.pytester.makeini("\n".join(("[pytest]", "asyncio_default_fixture_loop_scope = function", *lines)))
+
     def run(self, *args: str) -> pytest.RunResult:
         """pytest in this process."""
-        return self.pytester.runpytest_inprocess(*LOADED, "-p", "no:cacheprovider", *args)
+        return self.pytester.runpytest_inprocess(*LOADED, "-p", "no:cacheprovider", "-W", "default", *args)
 
     def explore(self, *args: str) -> pytest.RunResult:
-        """pytest --once-chaos in this process."""
-        return self.run("--once-chaos", *args)
+        """pytest --once-chaos=crash in this process: soft faults take longer and are rarely the point here."""
+        return self.run("--once-chaos=crash", *args)
 
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "pytest", *LOADED, "-p", "no:cacheprovider", *args]
@@ -72,5 +79,6 @@ class Lab:
 @pytest.fixture
 def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
-    return Lab(pytester)
+    lab = Lab(pytester)
+    lab.ini()
+    return lab

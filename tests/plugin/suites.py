@@ -5,7 +5,8 @@ import pytest
 
 @pytest.mark.once_effect
 def test_good(once):
-    once.provider("pay", contract="client_key").call("refund", {"order": "o1"}, key="o1")
+    reply = once.provider("pay", contract="client_key").call("refund", {"order": "o1"}, key="o1")
+    assert reply.status == 200
 """
 """Right whatever happens: the provider knows the key."""
 
@@ -14,7 +15,7 @@ import pytest
 
 @pytest.mark.once_effect
 def test_bad(once):
-    once.provider("pay").call("refund", {"order": "o1"})
+    assert once.provider("pay").call("refund", {"order": "o1"}).status == 200
 """
 """Wrong as soon as anything is repeated: the provider knows no keys."""
 

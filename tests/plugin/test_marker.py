@@ -26,7 +26,7 @@ def test_a_misspelt_marker_of_a_module_or_class_is_an_error_too(lab: Lab) -> Non
 
 def test_a_marker_that_somebody_else_has_registered_is_left_alone(lab: Lab) -> None:
     """A name that resembles ours may well be meant."""
-    lab.pytester.makeini("[pytest]\nmarkers = no_effect: somebody's own\n")
+    lab.ini("markers = no_effect: somebody's own")
     lab.write("import pytest\n@pytest.mark.no_effect\ndef test_one(): pass\n")
     lab.run().assert_outcomes(passed=1)
 

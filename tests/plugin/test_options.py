@@ -19,7 +19,7 @@ def test_without_the_option_nothing_is_explored_and_nothing_is_said(lab: Lab) ->
 def test_the_bare_option_explores(lab: Lab) -> None:
     """The one thing a newcomer types."""
     lab.write(GOOD)
-    result = lab.explore()
+    result = lab.run("--once-chaos")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["EXACTLY_ONCE  test_it.py::test_good: *", "1 exhausted"])
 
@@ -56,7 +56,7 @@ def test_each_profile_says_how_far_it_reaches(lab: Lab, profile: str, reach: str
 def test_ini_keys_stand_in_for_the_options(lab: Lab) -> None:
     """A project that always explores says so once."""
     lab.write(GOOD)
-    lab.pytester.makeini("[pytest]\nonce_chaos = crash\nonce_max_states = 1\nonce_deadline = 1m\nonce_timeout = 5\n")
+    lab.ini("once_chaos = crash", "once_max_states = 1", "once_deadline = 1m", "once_timeout = 5")
     result = lab.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*bounded by max-states=1*"])
@@ -65,13 +65,13 @@ def test_ini_keys_stand_in_for_the_options(lab: Lab) -> None:
 def test_the_command_line_wins_over_the_ini_file(lab: Lab) -> None:
     """What is typed is meant."""
     lab.write(GOOD)
-    lab.pytester.makeini("[pytest]\nonce_chaos = crash\nonce_max_states = 1\n")
+    lab.ini("once_chaos = crash", "once_max_states = 1")
     lab.run("--once-max-states=100").assert_outcomes(passed=1)
 
 
 def test_the_options_work_in_addopts(lab: Lab) -> None:
     """pytest puts addopts before the command line, where the next word is a path."""
-    lab.pytester.makeini("[pytest]\naddopts = --once-chaos\n")
+    lab.ini("addopts = --once-chaos")
     lab.write(BAD)
     lab.run("test_it.py").assert_outcomes(failed=1)
 
@@ -103,7 +103,7 @@ def test_a_bad_value_is_a_usage_error_that_names_the_valid_ones(lab: Lab, option
 def test_a_bad_value_in_the_ini_file_is_quoted_as_it_stands_there(lab: Lab) -> None:
     """Who has typed no option must be able to find the place."""
     lab.write(GOOD)
-    lab.pytester.makeini("[pytest]\nonce_chaos = yes\n")
+    lab.ini("once_chaos = yes")
     result = lab.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: once_chaos = yes: valid values are crash, standard, deep"])
@@ -129,7 +129,7 @@ def test_x_stops_at_the_first_conviction(lab: Lab) -> None:
     lab.write(BAD + BAD.replace("test_bad", "test_second"))
     result = lab.explore("-x")
     result.assert_outcomes(failed=1)
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
 def test_k_selects_what_is_explored(lab: Lab) -> None:
