@@ -57,7 +57,7 @@ class LogicalKey:
 
     def __str__(self) -> str:
         what = " ".join(part for part in (self.provider, self.operation) if part)
-        return f"{self.name} ({what})" if self.name else what
+        return f"{self.name} ({what})" if self.name and what else self.name or what
 
 
 Mask = Callable[[str], str]

@@ -266,8 +266,8 @@ def _table(rows: Sequence[MatrixRow], columns: Sequence[str], width: int) -> Tab
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False, safe_box=True)
-    table.add_column("before", no_wrap=True, overflow="ellipsis", max_width=width - 4 - 7 * len(columns))
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, safe_box=True)
+    table.add_column("before", no_wrap=True, overflow="ellipsis", max_width=width - 4 - 6 * len(columns))
     for column in columns:
         table.add_column(_COLUMNS[column], no_wrap=True, width=5)
     for number, row in enumerate(rows, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import linecache
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ class Lab:
     """A directory with tests, and ways to run them."""
 
     pytester: pytest.Pytester
+    bytecode: Path
 
     @property
     def path(self) -> Path:
@@ -50,6 +52,7 @@ class Lab:
 
     def run(self, *args: str) -> pytest.RunResult:
         """pytest in this process."""
+        linecache.checkcache()  # a later run may have another file of the same name
         return self.pytester.runpytest_inprocess(*LOADED, "-p", "no:cacheprovider", "-W", "default", *args)
 
     def explore(self, *args: str) -> pytest.RunResult:
@@ -61,7 +64,13 @@ class Lab:
 
     def environment(self, **changes: str) -> dict[str, str]:
         paths = [str(ROOT), str(ROOT / "fakes"), os.environ.get("PYTHONPATH", "")]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **changes}
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(self.bytecode),
+            **changes,
+        }
 
     def run_apart(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """pytest in a process of its own."""
@@ -77,8 +86,10 @@ class Lab:
 
 
 @pytest.fixture
-def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def lab(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Lab:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    lab = Lab(pytester)
+    lab = Lab(pytester, tmp_path_factory.getbasetemp() / "bytecode")
     lab.ini()
     return lab
