@@ -5,21 +5,33 @@ from __future__ import annotations
 import collections
 import json
 import sqlite3
-from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pytest_once.canonical import Naming, masked_text
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
-from pytest_once.ledger import Counter, Effect, Intent, LedgerSnapshot
+from pytest_once.ledger import Arrival, Counter, Declared, Effect, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
 from pytest_once.stores.directory import DirectorySnapshot
 from pytest_once.stores.ledger import LedgerPicture
 from pytest_once.stores.sqlite import query
-from pytest_once.world import World
+from pytest_once.world import Recent, World
 
-_KEPT = 512
+_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What one ledger file says; read once for all the pictures that hold the same file."""
+
+    effects: tuple[Effect, ...]
+    arrivals: tuple[Arrival, ...]
+    counters: tuple[Counter, ...]
+    intents: tuple[Intent, ...]
+    providers: tuple[Declared, ...]
 
 
 class Evidence:
@@ -30,8 +42,9 @@ class Evidence:
     def __init__(self, world: World, naming: Naming) -> None:
         self.naming = naming
         self._world = world
-        self._effects: OrderedDict[str, tuple[Effect, ...]] = OrderedDict()
-        self._counters: list[Counter] | None = None
+        self._facts: Recent[bytes, _Facts] = Recent(_KEPT)
+        self._places: dict[str, tuple[str, str]] = {}
+        self._tables: Recent[tuple[Counter, tuple[bytes, ...]], tuple[Effect, ...]] = Recent(_KEPT)
 
     def digest(self, sight: Sight) -> str:
         """The state that a sight shows."""
@@ -50,24 +63,17 @@ class Evidence:
 
     def effects(self, sight: Sight) -> tuple[Effect, ...]:
         """All effects so far: the ledger's, then those of counted tables."""
-        known = self._effects.get(sight.picture.key)
-        if known is None:
-            ledger = self._ledger(sight)
-            counted = [effect for counter in ledger.counters() for effect in self._counted(counter, sight)]
-            known = (*ledger.effects(), *counted)
-            self._effects[sight.picture.key] = known
-            if len(self._effects) > _KEPT:
-                self._effects.popitem(last=False)
-        return known
+        facts = self._ledger(sight)
+        return (*facts.effects, *(effect for counter in facts.counters for effect in self._counted(counter, sight)))
 
     def swallowed(self, sight: Sight) -> LogicalKey | None:
         """An intent that was taken for another, because it came under the same key with another payload."""
         ledger, mask = self._ledger(sight), self.mask(sight.tokens)
         deduplicating = {
-            provider.name for provider in ledger.providers() if json.loads(provider.contract).get("dedup") != "none"
+            provider.name for provider in ledger.providers if json.loads(provider.contract).get("dedup") != "none"
         }
         first: dict[tuple[str, str], LogicalKey] = {}
-        for arrival in ledger.arrivals() if deduplicating else ():
+        for arrival in ledger.arrivals if deduplicating else ():
             if arrival.key is None or arrival.provider not in deduplicating or arrival.outcome == "refused":
                 continue
             asked = self.oracle.request(arrival, mask)
@@ -77,15 +83,15 @@ class Evidence:
 
     def arrivals(self, sight: Sight, incarnation: int) -> dict[str, int]:
         """How many requests of a life (1 for the first) have reached each provider."""
-        arrived = (arrival.provider for arrival in self._ledger(sight).arrivals() if arrival.incarnation == incarnation)
+        arrived = (arrival.provider for arrival in self._ledger(sight).arrivals if arrival.incarnation == incarnation)
         return dict(collections.Counter(arrived))
 
-    def intents(self, sight: Sight) -> list[Intent]:
-        return self._ledger(sight).intents()
+    def intents(self, sight: Sight) -> tuple[Intent, ...]:
+        return self._ledger(sight).intents
 
     def contracts(self, sight: Sight) -> list[str]:
         """What the providers in use promise, in sentences."""
-        declared = self._ledger(sight).providers()
+        declared = self._ledger(sight).providers
         if not declared:
             return []
         from once_fakes import Contract
@@ -99,36 +105,60 @@ class Evidence:
     def _named(self, tokens: frozenset[str]) -> Naming:
         return Naming(tokens, self.naming.columns, self.naming.ignore, self.naming.clock_window)
 
-    def _ledger(self, sight: Sight) -> LedgerSnapshot:
-        for _, snapshot in sight.picture.snapshots:
-            if isinstance(snapshot, LedgerPicture):
-                return LedgerSnapshot(snapshot.data)
-        raise LookupError("a picture without a ledger")
-
-    def _counted(self, counter: Counter, sight: Sight) -> list[Effect]:
-        found = self._world.locate(Path(counter.path))
-        if found is None:
-            raise ScenarioError(
-                f"once.count({counter.path!r}): the file is in no tracked directory; put it below tmp_path or "
-                "once.path, or track its directory with once.track(...)"
+    def _ledger(self, sight: Sight) -> _Facts:
+        picture = next(snapshot for _, snapshot in sight.picture.snapshots if isinstance(snapshot, LedgerPicture))
+        known = self._facts.get(picture.key)
+        if known is None:
+            ledger = LedgerSnapshot(picture.data)
+            known = _Facts(
+                tuple(ledger.effects()),
+                tuple(ledger.arrivals()),
+                tuple(ledger.counters()),
+                tuple(ledger.intents()),
+                tuple(ledger.providers()),
             )
-        store, relative = found
-        snapshot = dict(sight.picture.snapshots).get(store)
-        files = (
-            {entry.path: entry.data for entry in snapshot.entries} if isinstance(snapshot, DirectorySnapshot) else {}
-        )
-        if relative not in files:
-            return []
-        try:
-            rows = query(files[relative], files.get(f"{relative}-wal"), files.get(f"{relative}-journal"), counter.sql)
-        except sqlite3.Error as error:
-            raise ScenarioError(f"once.count({counter.path!r}, {counter.sql!r}): {error}") from None
-        effects: list[Effect] = []
-        for row in rows:
-            if len(row) != 2 or not isinstance(row[1], int) or row[1] < 0:
+            self._facts.put(picture.key, known)
+        return known
+
+    def _located(self, counter: Counter) -> tuple[str, str]:
+        known = self._places.get(counter.path)
+        if known is None:
+            known = self._world.locate(Path(counter.path))
+            if known is None:
                 raise ScenarioError(
-                    f"once.count(..., {counter.sql!r}): each row must be (logical key, number of effects), not {row!r}"
+                    f"once.count({counter.path!r}): the file is in no tracked directory; put it below tmp_path or "
+                    "once.path, or track its directory with once.track(...)"
                 )
-            payload = json.dumps({"key": str(row[0])}, sort_keys=True)
-            effects += [Effect(0, counter.name, "", str(row[0]), payload, 0)] * row[1]
-        return effects
+            self._places[counter.path] = known
+        return known
+
+    def _counted(self, counter: Counter, sight: Sight) -> tuple[Effect, ...]:
+        store, relative = self._located(counter)
+        snapshot = dict(sight.picture.snapshots).get(store)
+        entries = snapshot.entries if isinstance(snapshot, DirectorySnapshot) else ()
+        parts = (relative, f"{relative}-wal", f"{relative}-journal")
+        files = {entry.path: entry for entry in entries if entry.path in parts}
+        if relative not in files:
+            return ()
+        content = counter, tuple(files[part].digest if part in files else b"" for part in parts)
+        known = self._tables.get(content)
+        if known is None:
+            known = tuple(_rows_as_effects(counter, *(files[part].data if part in files else None for part in parts)))
+            self._tables.put(content, known)
+        return known
+
+
+def _rows_as_effects(
+    counter: Counter, data: bytes | None, wal: bytes | None, journal: bytes | None
+) -> Iterator[Effect]:
+    try:
+        rows = query(data or b"", wal, journal, counter.sql)
+    except sqlite3.Error as error:
+        raise ScenarioError(f"once.count({counter.path!r}, {counter.sql!r}): {error}") from None
+    for row in rows:
+        if len(row) != 2 or not isinstance(row[1], int) or row[1] < 0:
+            raise ScenarioError(
+                f"once.count(..., {counter.sql!r}): each row must be (logical key, number of effects), not {row!r}"
+            )
+        payload = json.dumps({"key": str(row[0])}, sort_keys=True)
+        yield from [Effect(0, counter.name, "", str(row[0]), payload, 0)] * row[1]

@@ -24,6 +24,7 @@ PROPERTY = "once"
 
 _server: pytest.StashKey[ProviderServer] = pytest.StashKey()
 _premises: pytest.StashKey[Premises] = pytest.StashKey()
+_refused = pytest.StashKey[str]()
 _taken_over = pytest.StashKey[bool]()
 
 _HELP = {
@@ -139,17 +140,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for marker in item.iter_markers():
             if marker.name not in known | seen and _looks_like_ours(marker.name):
-                raise pytest.UsageError(
+                _refuse(
+                    config,
                     f"{item.nodeid} is marked {marker.name!r}, which nothing knows; did you mean {MARKER!r}? "
-                    "As it is, the test would run unexplored"
+                    "As it is, the test would run unexplored",
                 )
             seen.add(marker.name)
     marked = sum(item.get_closest_marker(MARKER) is not None for item in items)
     if _option(config, "replay") is not None and marked != 1 and items:
-        raise pytest.UsageError(
+        _refuse(
+            config,
             f"--once-replay repeats one schedule of one test, but {marked} tests marked {MARKER} were selected; copy "
-            "the whole command from the report's line 'replay:', with the test's name"
+            "the whole command from the report's line 'replay:', with the test's name",
         )
+
+
+def _refuse(config: pytest.Config, message: str) -> None:
+    """End the session with a usage error; an xdist worker, whose error nobody would see, fails its tests with it."""
+    if not hasattr(config, "workerinput"):
+        raise pytest.UsageError(message)
+    config.stash[_refused] = message
 
 
 def _looks_like_ours(name: str) -> bool:
@@ -177,6 +187,8 @@ def once(request: pytest.FixtureRequest) -> Iterator[Once]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _refused in item.config.stash:
+        pytest.fail(item.config.stash[_refused], pytrace=False)
     uses_once = "once" in getattr(item, "fixturenames", ())
     if item.get_closest_marker(MARKER) is None:
         if uses_once and _explores(item.config):

@@ -29,7 +29,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class _Recent(Generic[_K, _V]):
+class Recent(Generic[_K, _V]):
     """The entries used last, up to a bound."""
 
     def __init__(self, bound: int) -> None:
@@ -68,8 +68,8 @@ class World:
 
     def __init__(self, stores: Sequence[Store] = ()) -> None:
         self._stores: dict[str, Store] = {}
-        self._instants: _Recent[tuple[str, Naming], tuple[int, ...]] = _Recent(_KEPT_DIGESTS)
-        self._digests: _Recent[tuple[str, Naming, tuple[int, bool]], str] = _Recent(_KEPT_DIGESTS)
+        self._instants: Recent[tuple[str, Naming], tuple[int, ...]] = Recent(_KEPT_DIGESTS)
+        self._digests: Recent[tuple[str, Naming, tuple[int, bool]], str] = Recent(_KEPT_DIGESTS)
         for store in stores:
             self.add(store)
 
