@@ -87,7 +87,8 @@ class LifePlan:
     after_s: float = 0.0
 
     def __str__(self) -> str:
-        parts = [f"w{self.after_s:g}"] if self.after_s else []
+        # Not %g: an exponent's "+" would be read as the next step.
+        parts = ["w" + f"{self.after_s:.6f}".rstrip("0").rstrip(".")] if self.after_s else []
         parts += [str(fault) for fault in self.faults]
         if self.crash is not None:
             parts.append(f"x@{self.crash}")

@@ -58,14 +58,23 @@ _LIBRARY = tuple(
         }
     )
 )
-_is_user_code: dict[CodeType, bool] = {}
+_is_user_code: dict[str, bool] = {}
 
 
 def is_user_code(code: CodeType) -> bool:
     """Whether the code belongs to the person testing, not to a library, the interpreter or us."""
-    known = _is_user_code.get(code)
+    return is_user_file(code.co_filename)
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a file belongs to this project."""
+    return file.startswith(_OWN)
+
+
+def is_user_file(file: str) -> bool:
+    """The same for a file's name, as code objects and tracebacks give it."""
+    known = _is_user_code.get(file)
     if known is None:
-        file = code.co_filename
         known = not (
             file.startswith("<")
             or file.startswith(_OWN)
@@ -73,7 +82,7 @@ def is_user_code(code: CodeType) -> bool:
             or file.startswith(_LIBRARY)
             or os.path.realpath(file).startswith(_LIBRARY)
         )
-        _is_user_code[code] = known
+        _is_user_code[file] = known
     return known
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from pytest_once.checks import Verdict
 from pytest_once.evidence import Evidence
 from pytest_once.faults import KINDS
 from pytest_once.incarnation import Died, Hung, Misuse
 from pytest_once.life import Life, Looped
+from pytest_once.site import is_own_file, is_user_file
 
 
 class Unexplorable(Exception):
@@ -34,13 +37,26 @@ def last_place(life: Life) -> str:
 
 def hung_message(hung: Hung, life: Life) -> str:
     """What to tell about a silent incarnation."""
-    stack = f"\nIts threads were at:\n{hung.stack}" if hung.stack else ""
+    stack = f"\nIts threads were at:\n{_down_to_user_code(hung.stack)}" if hung.stack else ""
     return (
         f"an incarnation was silent for {hung.seconds:g}s {last_place(life)} and was killed. Likely causes: a wait "
         "without a time-out; a lock, thread pool, event loop or aiosqlite connection made before the incarnation "
         "(module or session fixture: make it function-scoped); a loop on the clock without sleeping (time is "
         f"virtual and moves by sleeps and boundaries).{stack}"
     )
+
+
+def _down_to_user_code(stack: str) -> str:
+    """A dump of faulthandler (innermost call first) without the frames that called the user's code."""
+    kept: list[str] = []
+    for thread in re.split(r"\n\s*\n", stack):
+        lines = thread.splitlines()
+        files = [(re.search(r'File "(.+?)", line', line) or ("", ""))[1] for line in lines]
+        users = [number for number, file in enumerate(files) if file and is_user_file(file)]
+        ours = [number for number, file in enumerate(files) if users and number > users[0] and is_own_file(file)]
+        last = max((number for number in users if not ours or number < ours[0]), default=len(lines) - 1)
+        kept += lines[: last + 1]
+    return "\n".join(kept)
 
 
 def died_message(died: Died, life: Life) -> str:

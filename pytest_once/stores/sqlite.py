@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sqlite3
-import struct
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
@@ -128,7 +127,8 @@ def _rolls_back_nothing(data: bytes, journal: bytes) -> bool:
     """
     if journal[:8] != JOURNAL_MAGIC or len(journal) < 28:
         return False
-    (pages, sector, size), end = struct.unpack(">III", journal[16:28]), len(journal)
+    pages, sector, size = (int.from_bytes(journal[at : at + 4], "big") for at in (16, 20, 24))
+    end = len(journal)
     if not size or len(data) != pages * size:
         return False
     record = size + 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import linecache
 import os
@@ -10,19 +11,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx  # noqa: F401 - imported once here, or every pytester session would import it anew
-import hypothesis  # noqa: F401
-import hypothesis.core
 import pytest
-import respx  # noqa: F401
-import time_machine  # noqa: F401
-import trio.testing
 
-import once_fakes.provider  # noqa: F401
-import once_fakes.server
-import pytest_once.exploration  # noqa: F401
-import pytest_once.plain
-import pytest_once.reporting.terminal
+for _name in (
+    *("httpx", "hypothesis.core", "respx", "time_machine", "trio.testing", "once_fakes.provider", "once_fakes.server"),
+    *("pytest_once.exploration", "pytest_once.plain", "pytest_once.reporting.terminal"),
+):
+    importlib.import_module(_name)  # or every pytester session would import it anew
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,9 +81,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Lab:
+def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     lab = Lab(pytester, tmp_path_factory.getbasetemp() / "bytecode")
     lab.ini()

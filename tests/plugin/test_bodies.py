@@ -335,7 +335,9 @@ def test_off(once, provider_account):
 
 def test_xfail_documents_a_known_conviction(lab: Lab) -> None:
     """A wrong example that is kept on purpose is an expected failure."""
-    lab.write(GOOD.replace('"client_key"', '"none"').replace("@pytest.mark.once", "@pytest.mark.xfail\n@pytest.mark.once"))
+    lab.write(
+        GOOD.replace('"client_key"', '"none"').replace("@pytest.mark.once", "@pytest.mark.xfail\n@pytest.mark.once")
+    )
     lab.explore().assert_outcomes(xfailed=1)
 
 

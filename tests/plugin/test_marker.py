@@ -93,7 +93,9 @@ def test_a_marked_test_without_the_fixture_is_refused_with_the_remedy(lab: Lab, 
     lab.write("import pytest\n@pytest.mark.once_effect\ndef test_alone(): pass\n")
     result = lab.run(*options)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["INCONCLUSIVE  test_it.py::test_alone is marked once_effect but has no `once` fixture*"])
+    result.stdout.fnmatch_lines(
+        ["INCONCLUSIVE  test_it.py::test_alone is marked once_effect but has no `once` fixture*"]
+    )
 
 
 def test_an_unmarked_test_that_uses_the_fixture_is_named_in_the_summary(lab: Lab) -> None:

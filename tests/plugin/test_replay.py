@@ -93,7 +93,9 @@ def test_unrelated_edits_do_not_matter(lab: Lab) -> None:
     """Between report and replay one adds a print here and a comment there."""
     lab.write(AGENT)
     command = commands(lab.explore("-k", "test_act_then_mark"))[0]
-    lab.write("# A comment.\n" + AGENT.replace("    connection.close()", "    print('closing')\n    connection.close()"))
+    lab.write(
+        "# A comment.\n" + AGENT.replace("    connection.close()", "    print('closing')\n    connection.close()")
+    )
     result = lab.run(*command)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["DUPLICATE *"])
@@ -123,7 +125,8 @@ def test_a_replay_keeps_to_the_real_thing(lab: Lab) -> None:
     lab.write(
         BAD.replace(
             "    assert",
-            f"    import os\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')\n    once.boundary('begin')\n    assert",
+            f"    import os\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')\n"
+            "    once.boundary('begin')\n    assert",
         )
     )
     lab.run("--once-replay=x@end/.").assert_outcomes(failed=1)

@@ -37,6 +37,7 @@ def test_a_body_that_hangs_is_told_with_the_place_where_it_hung(lab: Lab) -> Non
     assert "Likely causes: a wait without a time-out" in text
 
 
+@pytest.mark.slow
 def test_a_body_that_hangs_only_after_a_crash_is_no_pass(lab: Lab) -> None:
     """The fault-free run is quick; the recovery waits for somebody who is dead."""
     lab.write(
