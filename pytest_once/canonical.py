@@ -84,6 +84,17 @@ class Difference:
 _Scan: TypeAlias = Any
 _IGNORED = ("-",)
 _PLAIN, _IGNORE, _VOLATILE = 0, 1, 2
+PID = "pid="
+"""How a process id is written among the tokens: as a number of its own it would be taken for many others."""
+_RANDOM_PART = re.compile(
+    r"""[^\s"',;:=|&]*\\[^\s]*"""  # the repr of bytes
+    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|\d+\.\d+[eE][+-]?\d+"
+    r"|(?=[A-Za-z]*\d)[0-9A-Za-z]{4,}"
+    r"|[A-Za-z]{12,}",
+    re.IGNORECASE,
+)
+"""What beside something known to be random is taken for random too; short numbers and words are not."""
 
 _SCALES = (1, 10**3, 10**6, 10**9)
 _SCANNERS = 128
@@ -359,7 +370,7 @@ def _instants(scan: _Scan) -> Iterator[int]:
                     yield from piece[1]
 
 
-def _as_volatile(cell: Cell, scan: _Scan) -> _Scan:
+def _as_volatile(cell: Cell, scan: _Scan, tokens: frozenset[str]) -> _Scan:
     """The scan of a cell in a volatile column: its value becomes a name; links to tokens and to now stay."""
     if cell is None or cell == "" or cell == b"":
         return cell  # "nothing yet" is no random value, and what code decides by
@@ -371,7 +382,20 @@ def _as_volatile(cell: Cell, scan: _Scan) -> _Scan:
             if len(scan[1]) == 1 and scan[1][0][0] == "~":
                 return scan
             identities = tuple(piece[1] for piece in scan[1] if type(piece) is not str and piece[0] == "~")
-    return ("~", (type(cell).__name__, cell), identities, tuple(_instants(scan)))
+    rest = _visible(scan[1] if type(scan) is tuple else (cell,), tokens) if type(cell) is str else ""
+    return ("~", (type(cell).__name__, cell), identities, tuple(_instants(scan)), rest)
+
+
+def _visible(pieces: Iterable[Any], tokens: frozenset[str]) -> str:
+    """What stands beside the random parts of a text: it may well be what the code decides by."""
+    shown = "".join(_RANDOM_PART.sub("~", piece) if type(piece) is str else piece[0] for piece in pieces)
+    pids = _pids(tokens)
+    return _RUN.sub(lambda run: "~" if run.group() in pids else run.group(), shown) if pids else shown
+
+
+@lru_cache(maxsize=_SCANNERS)
+def _pids(tokens: frozenset[str]) -> frozenset[str]:
+    return frozenset(token.removeprefix(PID) for token in tokens if token.startswith(PID))
 
 
 @dataclass(slots=True)
@@ -415,7 +439,11 @@ class Form:
             masked_place, place_scan, roles = known
             if roles:
                 scans: list[_Scan] = [
-                    _IGNORED if role == _IGNORE else _as_volatile(cell, scan(cell)) if role == _VOLATILE else scan(cell)
+                    _IGNORED
+                    if role == _IGNORE
+                    else _as_volatile(cell, scan(cell), naming.tokens)
+                    if role == _VOLATILE
+                    else scan(cell)
                     for cell, role in zip(row.cells, roles, strict=True)
                 ]
             else:
@@ -483,7 +511,7 @@ class Form:
             if tag == "~":
                 sides = "".join("<" if at < now else ">" if at > now else "=" for at in scan[3])
                 name = values.setdefault(scan[1], len(values) + 1)
-                return ("~", name, scan[1][0], tuple(map(number, scan[2])), sides)
+                return ("~", name, scan[1][0], tuple(map(number, scan[2])), sides, scan[4])
             return scan
 
         def shown_piece(piece: Any) -> str:
@@ -546,7 +574,7 @@ def occurring(rows: Iterable[Row], tokens: frozenset[str]) -> frozenset[str]:
             if type(scanned) is tuple:
                 pieces = [scanned] if scanned[0] == "#" else scanned[1]
                 found.update(piece[1] for piece in pieces if type(piece) is tuple)
-    return frozenset(token for token in tokens if _identity(token) in found)
+    return frozenset(token for token in tokens if token.startswith(PID) or _identity(token) in found)
 
 
 def differences(

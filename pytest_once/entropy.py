@@ -29,8 +29,9 @@ def originals() -> tuple[object, ...]:
 
 
 def text_forms(drawn: bytes) -> list[str]:
-    """How code may write these random bytes: hex, URL-safe base64, and as a version 4 UUID."""
-    forms = [drawn.hex(), base64.urlsafe_b64encode(drawn).rstrip(b"=").decode()]
+    """How code may write these random bytes: hex, base64 of both kinds, and as a version 4 UUID."""
+    encoded = (base64.urlsafe_b64encode(drawn), base64.b64encode(drawn))
+    forms = [drawn.hex(), *dict.fromkeys(text.rstrip(b"=").decode() for text in encoded)]
     if len(drawn) == _UUID_BYTES:
         as_uuid = uuid.UUID(bytes=drawn, version=4)
         forms += [str(as_uuid), as_uuid.hex]

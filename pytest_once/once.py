@@ -176,14 +176,35 @@ class Once:
     def caller(self, key: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Call `fn` as an upstream caller does: until it was acknowledged once, then never again.
 
-        Returns fn's answer, or None when an earlier incarnation got it. The caller's memory is part of the world.
+        Returns fn's answer, or None when an earlier incarnation got it; for a coroutine function, a coroutine that
+        does. The caller's memory is part of the world.
         """
         memory = f"caller:{key}"
+
+        def acknowledge() -> None:
+            announce("caller", f"acknowledge {key}")
+            self.ledger.remember(memory, True)
+
+        if inspect.iscoroutinefunction(fn):
+
+            async def call() -> Any:
+                if self.ledger.recall(memory):
+                    return None
+                answer = await fn(*args, **kwargs)
+                acknowledge()
+                return answer
+
+            return call()  # type: ignore[return-value]
         if self.ledger.recall(memory):
             return None
         answer = fn(*args, **kwargs)
-        announce("caller", f"acknowledge {key}")
-        self.ledger.remember(memory, True)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise ScenarioError(
+                f"once.caller({key!r}): the answer has to be awaited, so it is none yet; pass a coroutine function"
+            )
+        acknowledge()
         return answer
 
     def claim(self, claim: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_once import clock, entropy
 from pytest_once.boundaries import files, httpx, sqlite
 from pytest_once.boundaries.rebinding import Reference, references
+from pytest_once.canonical import PID
 
 if TYPE_CHECKING:
     from pytest_once.incarnation import Channel
@@ -60,6 +62,7 @@ def refresh(prepared: Prepared) -> None:
 def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> clock.Clock:
     """In the child, before the body: from here on, everything the seams know is announced."""
     entropy.install(b"%d/%d" % (birth.number, birth.variant), channel.mint, prepared.early)
+    channel.mint([f"{PID}{os.getpid()}"])
     time = clock.Clock(birth.start_s)
     time.install(prepared.early)
     _installed_roots[:] = prepared.roots

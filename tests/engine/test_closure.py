@@ -69,7 +69,7 @@ def test_a_point_where_nothing_changes_makes_no_state() -> None:
     assert report.crash_points == 3 * 7
 
 
-@pytest.mark.parametrize("steps", [2, 4])
+@pytest.mark.parametrize("steps", [1, 4])
 def test_steps_in_a_row_have_one_state_each(steps: int) -> None:
     """Files 1 to n appear one after the other and survive: n+1 worlds, the last of them also completed."""
 
@@ -107,7 +107,7 @@ def test_a_state_that_only_the_second_crash_reaches_makes_the_diameter_two() -> 
 # Any number of crashes
 
 
-@pytest.mark.parametrize("needed", [1, 2, 3, 4])
+@pytest.mark.parametrize("needed", [1, 3])
 def test_a_bug_that_needs_so_many_crashes_is_convicted_with_just_so_many(needed: int) -> None:
     """There is no depth at which the search stops looking, and the story told is the shortest."""
 
@@ -167,19 +167,13 @@ def agent(once: Once, make: Callable[[], object], schema: str = "id TEXT PRIMARY
 
 MADE: dict[str, Callable[[], object]] = {
     "uuid4": lambda: str(uuid.uuid4()),
-    "uuid1": lambda: str(uuid.uuid1()),
-    "hex": lambda: uuid.uuid4().hex,
     "bytes": lambda: uuid.uuid4().bytes,
     "prefixed": lambda: f"refund-{uuid.uuid4()}-v1",
     "token_urlsafe": lambda: secrets.token_urlsafe(),
-    "token_bytes": lambda: secrets.token_bytes(12),
     "random": random.random,
-    "choices": lambda: "".join(random.choices("abcdefghij", k=12)),
     "integer": lambda: random.getrandbits(62),
     "time": time.time,
-    "time_ns": time.time_ns,
     "isoformat": lambda: datetime.datetime.now().isoformat(),
-    "aware": lambda: datetime.datetime.now(datetime.UTC).isoformat(),
     "strftime": lambda: time.strftime("%Y%m%d%H%M%S"),
     "ulid": lambda: f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}",
     "pid": lambda: f"worker-{os.getpid()}",
@@ -196,13 +190,10 @@ def test_volatile_primary_keys_close(make: Callable[[], object]) -> None:
 
 def test_defaults_made_by_sqlite_itself_close() -> None:
     """CURRENT_TIMESTAMP follows the virtual clock; randomblob() is really random."""
-    for column in ("at TEXT DEFAULT CURRENT_TIMESTAMP", "token TEXT DEFAULT (lower(hex(randomblob(16))))"):
-        report = crashed(
-            lambda once, column=column: agent(once, lambda: 7, f"id, done, {column}"),
-            max_states=40,
-        )
-        assert proven(report), told(report)
-        assert report.states == 7
+    schema = "id, done, at TEXT DEFAULT CURRENT_TIMESTAMP, token TEXT DEFAULT (lower(hex(randomblob(16))))"
+    report = crashed(lambda once: agent(once, lambda: 7, schema), max_states=40)
+    assert proven(report), told(report)
+    assert report.states == 7
 
 
 def test_timestamps_written_by_every_restart_close() -> None:
@@ -285,6 +276,24 @@ def test_equal_and_different_random_values_are_not_taken_for_one_state() -> None
     report = crashed(confused)
     assert report.verdict is Verdict.DUPLICATE
     assert report.violations[0].confirmed
+
+
+def test_what_decides_is_kept_apart_even_beside_a_random_value() -> None:
+    """One JSON cell often holds a jitter and an attempt counter; this code fails at the third crash."""
+
+    def body(once: Once) -> None:
+        with tasks(once) as db:
+            row = db.execute("SELECT note FROM tasks").fetchone()
+            found = json.loads(row[0]) if row else {"attempt": -1}
+            if found.get("done"):
+                return
+            found["attempt"] = min(found["attempt"] + 1, 3)
+            found["jitter"] = random.random()
+            put(db, "sending", note=json.dumps(found))
+            careful(once).call("refund", ORDER, key="order_1" if found["attempt"] < 3 else "forgotten")
+            put(db, "done", note=json.dumps({**found, "done": True}))
+
+    assert crashed(body).verdict is Verdict.DUPLICATE
 
 
 def test_the_order_of_instants_is_kept() -> None:
@@ -383,3 +392,26 @@ def test_the_search_tells_how_far_it_is() -> None:
     assert seen[-1].waiting == 0
     assert (seen[-1].states, seen[-1].crash_points) == (report.states, report.crash_points)
     assert [progress.runs for progress in seen] == sorted(progress.runs for progress in seen)
+
+
+def test_what_grows_with_every_attempt_is_named_as_a_whole() -> None:
+    """A log or a table of attempts: naming each of its columns would hide that it is the rows that increase."""
+
+    def logs(once: Once) -> None:
+        with (once.path / "agent.log").open("a") as log:
+            log.write("starting\n")
+        careful(once).call("refund", ORDER, key="order_1")
+
+    def audits(once: Once) -> None:
+        with tasks(once) as db:
+            db.execute("INSERT INTO tasks VALUES ((SELECT count(*) FROM tasks), 'attempt', NULL)")
+            careful(once).call("refund", ORDER, key="order_1")
+
+    for body, named, pattern in (
+        (logs, "once.path/agent.log", "*.log"),
+        (audits, "once.path/tasks.db/tasks", "tasks.db/tasks"),
+    ):
+        report = crashed(body, max_states=20)
+        assert (report.verdict, report.coverage) == (Verdict.INCONCLUSIVE, "bounded")
+        assert f"from state to state: {named} (" in report.bound
+        assert proven(crashed(body, ignore=[pattern]))

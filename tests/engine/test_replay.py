@@ -7,7 +7,7 @@ import linecache
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -175,7 +175,7 @@ def test_a_replay_of_corrected_code_that_still_fits_passes() -> None:
 
 # Edits between finding and replaying
 
-MODULE = '''
+MODULE = """
 import uuid
 
 
@@ -186,11 +186,11 @@ def refund(once):
     key = uuid.uuid4().hex
     once.provider("pay", contract="client_key").call("refund", {"order": "order_1"}, key=key)
     receipt.touch()
-'''
+"""
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     """Write a version of the module under test and import it anew."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     file = tmp_path / "agent_under_test.py"
@@ -205,7 +205,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
         spec.loader.exec_module(module)
         return module
 
-    yield write_and_import
+    return write_and_import
 
 
 def found_in(module: ModuleType) -> str:

@@ -155,7 +155,7 @@ def test_every_fault_fires_and_the_caller_sees_what_its_client_would_raise(
 
 @pytest.mark.parametrize("body", [over_http, plainly], ids=lambda body: str(body.__name__))
 def test_the_ledger_keeps_what_the_caller_was_told(body: Callable[[Once], Any], tmp_path: Path) -> None:
-    """"The provider acted and the caller saw a time-out" is the pair that a story is made of."""
+    """ "The provider acted and the caller saw a time-out" is the pair that a story is made of."""
     mark = mark_of(call_of(body))
     replay(body, f"lr@{mark}/rf@{mark}", keep=tmp_path)
     told_of_response, told_of_refusal = Ledger(tmp_path / "ledger.db").told()

@@ -583,7 +583,7 @@ def test_failed_by_claim_is_held_to_the_ledger_as_well() -> None:
 
 
 def test_a_definite_failure_with_half_of_the_effects_done_is_a_lie() -> None:
-    """"Certainly no effect" is false as soon as there is one."""
+    """ "Certainly no effect" is false as soon as there is one."""
 
     def body(once: Once) -> None:
         for order in ("order_1", "order_2"):
@@ -739,10 +739,10 @@ def test_a_body_that_hangs_is_killed_and_its_place_told() -> None:
         careful(once).call("refund", ORDER, key="order_1")
         threading.Event().wait()
 
-    report = explore(body, limits={"life_timeout_s": 0.3})
+    report = explore(body, limits={"life_timeout_s": 0.6})
     assert (report.verdict, report.passed) == (Verdict.INCONCLUSIVE, False)
-    assert "silent for 0.3s after pay refund" in report.problem
-    assert "threading.Event().wait()" in report.problem or "test_verdicts.py" in report.problem
+    assert "silent for 0.6s after pay refund" in report.problem
+    assert "test_verdicts.py" in report.problem
 
 
 def test_a_recovery_that_hangs_is_inconclusive_with_its_schedule() -> None:
@@ -750,13 +750,12 @@ def test_a_recovery_that_hangs_is_inconclusive_with_its_schedule() -> None:
 
     def body(once: Once) -> None:
         with tasks(once) as db:
-            if state(db) == "sending":
+            if state(db) == "done":
                 threading.Event().wait()
-            put(db, "sending")
             careful(once).call("refund", ORDER, key="order_1")
             put(db, "done")
 
-    report = explore(body, soft_faults=0, limits={"life_timeout_s": 0.3})
+    report = explore(body, soft_faults=0, redeliver=0, limits={"life_timeout_s": 0.6})
     assert (report.verdict, report.passed) == (Verdict.INCONCLUSIVE, False)
     assert report.violations[0].schedule.crashes == 1
     assert report.violations[0].confirmed
