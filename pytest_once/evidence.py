@@ -50,6 +50,10 @@ class Evidence:
         """The state that a sight shows."""
         return self._world.digest(sight.picture, self._named(sight.tokens), sight.now_s)
 
+    def instants(self, sight: Sight) -> list[float]:
+        """Stored instants of virtual time, in epoch seconds, ascending."""
+        return self._world.instants(sight.picture, self._named(sight.tokens))
+
     def occurring(self, sight: Sight) -> frozenset[str]:
         """Those of the random texts that are still somewhere in the world."""
         return self._world.occurring(sight.picture, sight.tokens)

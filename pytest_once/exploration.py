@@ -44,6 +44,7 @@ class Exploration:
     tracked: Sequence[Path] = ()
     listener: Listener = silent
     skipped: str | None = None
+    _needs_time: bool = False
     _recorder: Recorder | None = None
 
     def run(self) -> Report:
@@ -130,7 +131,7 @@ class Exploration:
             intended=evidence.oracle.intended,
             violations=violations,
             boundaries=recorded.boundaries,
-            matrix=matrix.rows(graph, recorded),
+            matrix=matrix.rows(graph, recorded, needs_time=self._needs_time),
             assumptions=self._assumptions(evidence, recorded),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
@@ -149,8 +150,14 @@ class Exploration:
                 # A schedule that does what a shorter one does, and more, shows nothing new.
                 if not any(hit <= frozenset(found[2]) for hit in distinct):
                     distinct[frozenset(found[2])] = found
-            shortest = list(distinct.values())[:CONFIRMED_VARIANTS]
-            replayed = [self._confirmed(recording, finding, schedule) for finding, schedule, _ in shortest]
+            listed = None if group[0][0].verdict is Verdict.STUCK else CONFIRMED_VARIANTS
+            tried = [
+                self._confirmed(recording, finding, schedule)
+                for finding, schedule, _ in list(distinct.values())[:listed]
+            ]
+            replayed = [violation for violation in tried if violation is not None]
+            if not replayed:
+                continue
             confirmed = [violation for violation in replayed if violation.confirmed]
             violation, *others = confirmed or replayed[:1]
             violations.append(
@@ -162,11 +169,15 @@ class Exploration:
             )
         return tuple(sorted(violations, key=lambda violation: SEVERITY.index(violation.verdict)))
 
-    def _confirmed(self, recording: Recording, finding: Finding, schedule: Schedule) -> Violation:
+    def _confirmed(self, recording: Recording, finding: Finding, schedule: Schedule) -> Violation | None:
+        """The violation, confirmed or not; None if it only takes time for it to come right."""
         try:
             seen: Replayed = replay(recording.stage, recording.evidence, self.expectations, recording.root, schedule)
         except Misfit as misfit:
             return _unconfirmed(finding, schedule, str(misfit), ())
+        if finding.verdict is Verdict.STUCK and seen.needs_time:
+            self._needs_time = True
+            return None
         if all(other.subject != finding.subject for other in seen.findings):
             what = "; ".join(f"{other.verdict} {other.key or ''}" for other in seen.findings) or "nothing wrong"
             return _unconfirmed(finding, schedule, f"the replay with SIGKILL showed {what}", seen.story)
@@ -219,6 +230,8 @@ class Exploration:
             "every outside effect passes a boundary the seams know (sqlite3, httpx, files, once.tool)",
             *evidence.contracts(recorded.last),
         ]
+        if self._needs_time:
+            said.append("after some crashes it completes only once time has passed (a stored deadline, or a day)")
         if self.expectations.ignore:
             said.append(f"ignored, and not checked to be irrelevant: {', '.join(self.expectations.ignore)}")
         if evidence.naming.columns:

@@ -39,6 +39,9 @@ from pytest_once.world import Picture, PictureShelf
 RESTART_S = 1.0
 """Virtual seconds that a restart takes at the least: a clock read after it shows another second."""
 
+LASTING_BOUNDARIES = 120
+"""Boundaries after which a life under a lasting fault is taken to retry for ever, if it makes no new states."""
+
 COMPARED_STATES = 20
 """How many of the states found last are compared at a limit, to name what keeps changing."""
 
@@ -141,7 +144,9 @@ class Explorer:
 
             def live(plan: Plan, birth: Birth = birth) -> Life:
                 self.stage.put(picture)
-                return self.stage.live(birth, node.tokens, _follow(plan))
+                lasts = any(lasting for _, _, lasting in plan)
+                limit = min(LASTING_BOUNDARIES, self.limits.max_boundaries) if lasts else None
+                return self.stage.live(birth, node.tokens, _follow(plan), max_boundaries=limit)
 
             base = self.recorded if node.parent is None else live(())
             onward = self._follow_up(node, base, (), after_s)

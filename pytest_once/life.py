@@ -124,10 +124,19 @@ class Stage:
             leaving, self._leaving = self._leaving, None
             leaving.close()
 
-    def live(self, birth: Birth, tokens: frozenset[str], direct: Director, *, kill_at_end: bool = False) -> Life:
+    def live(
+        self,
+        birth: Birth,
+        tokens: frozenset[str],
+        direct: Director,
+        *,
+        kill_at_end: bool = False,
+        max_boundaries: int | None = None,
+    ) -> Life:
         """Live once on the world as it is now. A child that ended by itself may still be leaving; see `settle`.
 
-        kill_at_end: SIGKILL it after its last boundary, before anybody hears that it has finished.
+        kill_at_end: SIGKILL it after its last boundary, before anybody hears that it has finished. max_boundaries:
+        another limit than the stage's.
         """
         self.settle()
         self.lives += 1
@@ -136,7 +145,7 @@ class Stage:
             lambda channel: body(channel, birth), timeout_s=self.life_timeout_s, output=self.output
         )
         try:
-            life = self._directed(child, birth.start_s, tokens, direct)
+            life = self._directed(child, tokens, direct, max_boundaries or self.max_boundaries)
             if isinstance(life.ending, Ended) and not kill_at_end:
                 child.dismiss()
                 self._leaving = child  # its end takes milliseconds in which the parent has other things to do
@@ -149,7 +158,7 @@ class Stage:
             life.last = Sight(self.world.take(), now_s, tokens)
         return life
 
-    def _directed(self, child: Incarnation, now_s: float, tokens: frozenset[str], direct: Director) -> Life:
+    def _directed(self, child: Incarnation, tokens: frozenset[str], direct: Director, max_boundaries: int) -> Life:
         """Listen and order until the life is over. `last` stays unset when the child did not end by itself."""
         life = Life()
         occurrences: dict[tuple[str, str, str], int] = {}
@@ -169,9 +178,9 @@ class Stage:
             if decision.kill:
                 child.kill()
                 return life
-            if len(life.passages) > self.max_boundaries:
+            if len(life.passages) > max_boundaries:
                 child.kill()
-                life.ending = Looped(self.max_boundaries, self._still_new(life))
+                life.ending = Looped(max_boundaries, self._still_new(life))
                 return life
             child.answer(GO if decision.fault is None else Order(decision.fault))
         life.ending = message

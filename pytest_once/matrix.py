@@ -8,30 +8,31 @@ from pytest_once.life import Life
 from pytest_once.report import MatrixRow
 
 
-def rows(graph: Graph, recorded: Life) -> tuple[MatrixRow, ...]:
-    """One row for each crash point of the recorded life."""
+def rows(graph: Graph, recorded: Life, *, needs_time: bool) -> tuple[MatrixRow, ...]:
+    """One row for each crash point of the recorded life. needs_time: what looks stuck only has to wait."""
+    idle = "later" if needs_time else "stuck"
     table: list[MatrixRow] = []
     for index in range(len(recorded.passages) + 1):
         outcomes = {
-            what: _outcome(graph, onward) for (position, what), onward in graph.matrix.items() if position == index
+            what: _outcome(graph, onward, idle) for (position, what), onward in graph.matrix.items() if position == index
         }
         boundary = recorded.passages[index].boundary if index < len(recorded.passages) else None
         table.append(MatrixRow(boundary, outcomes))
     return tuple(table)
 
 
-def _outcome(graph: Graph, onward: Onward | None) -> str:
+def _outcome(graph: Graph, onward: Onward | None, idle: str) -> str:
     passed: set[int] = set()
     while onward is not None and onward.kind == "state" and onward.node is not None:
         if onward.node in passed:
-            return "stuck"
+            return idle
         passed.add(onward.node)
         onward = graph.nodes[onward.node].onward
     if onward is None:
         return "?"
     if onward.kind == "violation" and onward.finding is not None:
         return _in_short(onward.finding.verdict, onward.finding.actual)
-    return {"complete": "once", "escalated": "esc.", "failed": "no", "loop": "stuck"}.get(onward.kind, "?")
+    return {"complete": "once", "escalated": "esc.", "failed": "no", "loop": idle}.get(onward.kind, "?")
 
 
 def _in_short(verdict: Verdict, actual: int | None) -> str:

@@ -24,11 +24,15 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a schedule did. findings: everything untrue that was seen, in order. last: the world afterwards."""
+    """What a schedule did. findings: everything untrue that was seen, in order. last: the world afterwards.
+
+    needs_time: it would be stuck if restarts followed at once, but completes when enough time passes between them.
+    """
 
     findings: tuple[Finding, ...]
     story: tuple[LifeStory, ...]
     last: Sight
+    needs_time: bool = False
 
 
 class _Script:
@@ -82,7 +86,38 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             findings.append(stuck(evidence, evidence.counts(life.last), len(idle) - 1 - idle.index(idle[-1])))
         story.append(_tell(number, plan, life, evidence, evidence.counts(sight)))
         sight = life.last
-    return Replayed(tuple(findings), tuple(story), sight)
+    needs_time = any(finding.verdict is Verdict.STUCK for finding in findings) and _completes_in_time(
+        stage, evidence, expectations, sight, len(schedule.lives)
+    )
+    if needs_time:
+        findings = [finding for finding in findings if finding.verdict is not Verdict.STUCK]
+    return Replayed(tuple(findings), tuple(story), sight, needs_time)
+
+
+PATIENCE = 12
+"""Lives without faults that a process may need to complete, when time passes between them."""
+A_DAY_S = 86400.0
+
+
+def _completes_in_time(
+    stage: Stage, evidence: Evidence, expectations: Expectations, sight: Sight, number: int
+) -> bool:
+    """Whether it completes, on the world as it is, when each restart waits for the next stored deadline to pass.
+
+    Without a stored deadline each restart waits a day: code may count from an instant that lies behind.
+    """
+    for life_number in range(number, number + PATIENCE):
+        ahead = [instant for instant in evidence.instants(sight) if instant > sight.now_s]
+        start_s = RESTART_S + (ahead[0] if ahead else sight.now_s + A_DAY_S)
+        life = stage.live(Birth(life_number, 0, start_s), sight.tokens, lambda index, boundary: Decision(look=False))
+        if life.last is None or not isinstance(life.ending, Ended):
+            return False
+        if judge_moment(evidence, life.last) or judge_end(evidence, expectations, life.last, life.ending):
+            return False
+        if life.ending.claim in ("done", "failed", "unknown"):
+            return True
+        sight = life.last
+    return False
 
 
 def _first(findings: Iterable[Finding | None]) -> list[Finding]:

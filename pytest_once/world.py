@@ -129,6 +129,10 @@ class World:
         self._digests.put((picture.key, naming, form.slot(now_s)), found)
         return found
 
+    def instants(self, picture: Picture, naming: Naming) -> list[float]:
+        """The instants stored in a picture, in epoch seconds, ascending."""
+        return [instant / 1e9 for instant in Form(self.rows(picture), naming).instants]
+
     def occurring(self, picture: Picture, tokens: frozenset[str]) -> frozenset[str]:
         """Those of the minted texts that occur in the picture."""
         return occurring(self.rows(picture), tokens)
