@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_once import inherited
 from pytest_once.events import Listener, silent
 from pytest_once.exploration import Exploration
-from pytest_once.recording import FrontEnd
 from pytest_once.faults import Schedule
 from pytest_once.once import Once
 from pytest_once.premises import Premises, ProviderServer
+from pytest_once.recording import FrontEnd
 from pytest_once.report import Report
 from pytest_once.scenario import PROFILES, Limits, from_marker
+
+inherited.watch()
 
 
 def explore(

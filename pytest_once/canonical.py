@@ -483,6 +483,11 @@ class Form:
         )
         return masked, place_scan, roles if any(roles) else ()
 
+    @property
+    def varies(self) -> bool:
+        """Whether any row holds a token, an instant or a volatile value."""
+        return any(row.varying for row in self.rows)
+
     def slot(self, now_s: float) -> tuple[int, bool]:
         """Where a time (virtual epoch seconds) lies: how many instants precede it, whether one is it."""
         return slot(self.instants, now_s)

@@ -5,7 +5,6 @@ Another seed gives entirely other values; comparing two runs shows which stored 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import itertools
 import os
@@ -15,27 +14,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pytest_once import inherited
 from pytest_once.boundaries.rebinding import Reference, rebind
 
 _SHORTEST_MINTED = 4
 """Bytes below which a draw is too short to be recognised again in stored text."""
-_UUID_BYTES = 16
-_original_urandom = os.urandom
 
 
 def originals() -> tuple[object, ...]:
     """What `install()` replaces: the parent looks for early references to these."""
-    return (_original_urandom,)
-
-
-def text_forms(drawn: bytes) -> list[str]:
-    """How code may write these random bytes: hex, base64 of both kinds, and as a version 4 UUID."""
-    encoded = (base64.urlsafe_b64encode(drawn), base64.b64encode(drawn))
-    forms = [drawn.hex(), *dict.fromkeys(text.rstrip(b"=").decode() for text in encoded)]
-    if len(drawn) == _UUID_BYTES:
-        as_uuid = uuid.UUID(bytes=drawn, version=4)
-        forms += [str(as_uuid), as_uuid.hex]
-    return forms
+    return tuple(dict.fromkeys((inherited.ORIGINAL_URANDOM, inherited.urandom())))
 
 
 def install(seed: bytes, mint: Callable[[list[str]], None], early: Sequence[Reference] = ()) -> None:
@@ -53,10 +41,11 @@ def install(seed: bytes, mint: Callable[[list[str]], None], early: Sequence[Refe
             raise ValueError("negative argument not allowed")
         drawn = stream(b"urandom", size)
         if size >= _SHORTEST_MINTED:
-            mint(text_forms(drawn))
+            mint(inherited.text_forms(drawn))
         return drawn
 
-    rebind(early, _original_urandom, urandom)
+    for original in originals():
+        rebind(early, original, urandom)
     os.urandom = urandom
     if hasattr(os, "getrandom"):
         os.getrandom = lambda size, flags=0: urandom(size)

@@ -90,6 +90,10 @@ class Evidence:
         arrived = (arrival.provider for arrival in self._ledger(sight).arrivals if arrival.incarnation == incarnation)
         return dict(collections.Counter(arrived))
 
+    def keys_sent(self, sight: Sight) -> list[str]:
+        """The idempotency keys of all requests so far."""
+        return [arrival.key for arrival in self._ledger(sight).arrivals if arrival.key is not None]
+
     def intents(self, sight: Sight) -> tuple[Intent, ...]:
         return self._ledger(sight).intents
 

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from typing import Any, NoReturn
 
 from pytest_once import boundaries
 from pytest_once.boundaries import Announcer, Boundary, Order
-from pytest_once.site import NOWHERE, Site, is_user_code
+from pytest_once.site import NOWHERE, Site, is_own_file, is_user_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Channel:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._one_at_a_time = threading.Lock()  # or one thread takes the answer that another one waits for
         self._minted: list[str] = []
         self.now_s: Callable[[], float] = lambda: 0.0
         self.between: Callable[[], None] = lambda: None
@@ -134,8 +136,9 @@ class Channel:
 
     def _exchange(self, message: Message) -> Any:
         try:
-            self._connection.send(message)
-            return self._connection.recv()
+            with self._one_at_a_time:
+                self._connection.send(message)
+                return self._connection.recv()
         except (EOFError, ConnectionError):
             os._exit(1)  # the parent is gone; nobody needs this life any more
 
@@ -294,6 +297,7 @@ def _live(body: Body, connection: Connection, output: Path, stack_file: Path) ->
         channel = Channel(connection)
         boundaries.connect(Announcer(channel.ask))
         ended = body(channel)
+        _leave_no_work(channel)
         boundaries.connect(None)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -304,6 +308,38 @@ def _live(body: Body, connection: Connection, output: Path, stack_file: Path) ->
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _leave_no_work(channel: Channel) -> None:
+    """Report a thread that is still at work when the body has ended: what it does is in no claim and no picture."""
+    for thread in threading.enumerate():
+        while thread is not threading.current_thread() and (site := _at_work(thread)) is not None:
+            if site is not NOWHERE:
+                channel.misuse(
+                    "thread-at-work",
+                    f"the body ended while its thread {thread.name!r} was still at work, so what it claims and what it "
+                    "does may differ from run to run. Wait for it (join, a future's result) before the body ends",
+                    site,
+                )
+            select.select([], [], [], 0.001)
+
+
+def _at_work(thread: threading.Thread) -> Site | None:
+    """Where a thread is in code of the user's or in a seam; NOWHERE while it starts or ends; None if it only waits."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    if frame is None:
+        return None
+    module = frame.f_globals.get("__name__")
+    if module == "threading" and frame.f_code.co_name.startswith(("_bootstrap", "run", "_delete")):
+        return NOWHERE
+    acts = False
+    found: Site | None = None
+    while frame is not None:
+        acts = acts or is_own_file(frame.f_code.co_filename)
+        if found is None and is_user_code(frame.f_code):
+            found = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, "")
+        frame = frame.f_back
+    return found if acts or module not in ("threading", "queue", "selectors") else None
 
 
 def _die_with_parent() -> None:

@@ -141,9 +141,7 @@ class Stage:
         self.settle()
         self.lives += 1
         body = self.body
-        child = Incarnation(
-            lambda channel: body(channel, birth), timeout_s=self.life_timeout_s, output=self.output
-        )
+        child = Incarnation(lambda channel: body(channel, birth), timeout_s=self.life_timeout_s, output=self.output)
         try:
             life = self._directed(child, tokens, direct, max_boundaries or self.max_boundaries)
             if isinstance(life.ending, Ended) and not kill_at_end:

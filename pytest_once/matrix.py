@@ -14,7 +14,9 @@ def rows(graph: Graph, recorded: Life, *, needs_time: bool) -> tuple[MatrixRow, 
     table: list[MatrixRow] = []
     for index in range(len(recorded.passages) + 1):
         outcomes = {
-            what: _outcome(graph, onward, idle) for (position, what), onward in graph.matrix.items() if position == index
+            what: _outcome(graph, onward, idle)
+            for (position, what), onward in graph.matrix.items()
+            if position == index
         }
         boundary = recorded.passages[index].boundary if index < len(recorded.passages) else None
         table.append(MatrixRow(boundary, outcomes))

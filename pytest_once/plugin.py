@@ -73,8 +73,17 @@ def pytest_configure(config: pytest.Config) -> None:
         "side effect that must happen exactly once; explored with --once-chaos",
     )
     _check_options(config)
+    _watch_before_collection(config)
     if _explores(config) and not config.option.collectonly and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Summary(), "once-summary")
+
+
+def _watch_before_collection(config: pytest.Config) -> None:
+    # Test modules are imported soon; what they draw at import is the same in every forked child.
+    if _explores(config):
+        from pytest_once import inherited
+
+        inherited.watch()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_once import seams
+from pytest_once import inherited, seams
 from pytest_once.boundaries import Boundary
-from pytest_once.canonical import Naming, differences
+from pytest_once.canonical import Naming, Row, differences
 from pytest_once.checks import Verdict, build_oracle
 from pytest_once.clock import EPOCH_S, WINDOW_S
 from pytest_once.evidence import Evidence
@@ -111,6 +111,7 @@ class Recorder:
         evidence = self._learn(first, other)
         self._stage.state_of = evidence.digest
         self._same(evidence, first, again)
+        self._nothing_inherited(evidence, first)
         return Recording(self._stage, self._root, evidence, first)
 
     def _directories(self) -> Iterator[tuple[Path, str]]:
@@ -224,6 +225,23 @@ class Recorder:
                     f"{'; '.join(changes[:3]) or 'rows in another order'}. Store something that is the same each "
                     "time, or name the column in ignore= if it decides nothing",
                 )
+
+    def _nothing_inherited(self, evidence: Evidence, first: Life) -> None:
+        """What was drawn or read before the fork must not reach the world: a restart would bring other values."""
+        assert first.last is not None
+        rows = [
+            *self._stage.world.rows(first.last.picture),
+            *(Row("the Idempotency-Key", ("header",), (key,)) for key in evidence.keys_sent(first.last)),
+        ]
+        place = inherited.place_in(rows)
+        if place is not None:
+            raise Unexplorable(
+                Verdict.INCONCLUSIVE,
+                f"{place} holds a random value or a time from before the incarnation began (made at import, in a "
+                "default argument, or in a module or session fixture). A restarted process makes another one, and the "
+                "explored ones all had this. Make it in the test or in a function-scoped fixture; if it is a fixed "
+                "input, write it as a constant",
+            )
 
     def _track(self, argument: Any) -> None:
         path = Path(argument)

@@ -99,9 +99,7 @@ PATIENCE = 12
 A_DAY_S = 86400.0
 
 
-def _completes_in_time(
-    stage: Stage, evidence: Evidence, expectations: Expectations, sight: Sight, number: int
-) -> bool:
+def _completes_in_time(stage: Stage, evidence: Evidence, expectations: Expectations, sight: Sight, number: int) -> bool:
     """Whether it completes, on the world as it is, when each restart waits for the next stored deadline to pass.
 
     Without a stored deadline each restart waits a day: code may count from an instant that lies behind.

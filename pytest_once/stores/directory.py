@@ -127,9 +127,7 @@ class DirectoryStore:
             elif stat.S_ISSOCK(status.st_mode) or stat.S_ISFIFO(status.st_mode):
                 skipped.append(path)
             else:
-                raise StoreError(
-                    f"{found.path} is a device and cannot be put back; move it out of {self._root}"
-                )
+                raise StoreError(f"{found.path} is a device and cannot be put back; move it out of {self._root}")
 
     def _entry(self, path: str, kind: str, mode: int, data: bytes) -> Entry:
         # Comparing with what was there last is many times cheaper than hashing, and shares the memory.
@@ -282,9 +280,7 @@ def _content(path: str, size: int) -> bytes:
     except FileNotFoundError:
         raise _Vanished(path) from None
     except OSError as error:
-        raise StoreError(
-            f"{path} cannot be read ({error}); make it readable or keep it out of the world"
-        ) from error
+        raise StoreError(f"{path} cannot be read ({error}); make it readable or keep it out of the world") from error
     try:
         chunks = []
         while chunk := os.read(descriptor, max(size + 1, 65536)):

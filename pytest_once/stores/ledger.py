@@ -13,6 +13,12 @@ from pytest_once.ledger import LedgerSnapshot
 from pytest_once.stores import StoreError
 
 _KEPT_SNAPSHOTS = 256
+_COLUMNS = {
+    "effects": ("provider", "operation", "logical_key", "payload"),
+    "receipts": ("provider", "key", "fingerprint", "status", "body"),
+    "in_flight": ("provider", "operation", "key", "payload"),
+    "memory": ("name", "value"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class LedgerStore:
         known = self._rows.get(snapshot.key)
         if known is None:
             known = tuple(
-                Row(f"ledger/{table}", tuple(map(str, range(len(cells)))), tuple(cells))
+                Row(f"ledger/{table}", _COLUMNS.get(table, tuple(map(str, range(len(cells))))), tuple(cells))
                 for table, cells in LedgerSnapshot(snapshot.data).state_rows()
             )
             self._rows[snapshot.key] = known

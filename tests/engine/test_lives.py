@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sqlite3
 import subprocess
@@ -316,15 +317,39 @@ def test_threads_that_are_waited_for_are_explored() -> None:
     assert crashed(lambda once: body(once, None)).verdict is Verdict.DUPLICATE
 
 
-def test_an_effect_left_to_a_thread_that_nobody_waits_for_never_passes() -> None:
-    """The process says "done" while its work has perhaps not begun."""
+@pytest.mark.parametrize("daemon", [False, True])
+def test_an_effect_left_to_a_thread_that_nobody_waits_for_never_passes(daemon: bool) -> None:
+    """The body says "done" while its work has perhaps not begun; which comes first differs from run to run."""
 
     def body(once: Once) -> None:
         provider = careful(once)
-        late = threading.Thread(target=lambda: provider.call("refund", ORDER, key="order_1"), daemon=True)
-        late.start()
+        threading.Thread(
+            target=lambda: provider.call("refund", ORDER, key="order_1"), daemon=daemon, name="sender"
+        ).start()
 
-    assert not crashed(body).passed
+    for _ in range(3):
+        report = crashed(body)
+        assert not report.passed
+        assert "'sender' was still at work" in report.problem or "while the process under test" in report.problem
+
+
+def test_a_worker_thread_that_waits_for_work_may_stay() -> None:
+    """A pool, an event loop's helper, a consumer of a queue: idle when the body ends, and gone with the process."""
+
+    def body(once: Once) -> None:
+        provider = careful(once)
+        jobs: queue.Queue[str] = queue.Queue()
+
+        def consume() -> None:
+            while True:
+                provider.call("refund", ORDER, key=jobs.get())
+                jobs.task_done()
+
+        threading.Thread(target=consume, daemon=True).start()
+        jobs.put("order_1")
+        jobs.join()
+
+    assert proven(crashed(body))
 
 
 def test_replacing_a_file_around_a_named_boundary_is_explored() -> None:
