@@ -352,8 +352,9 @@ def _print_into(output: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False, buffering=1)
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)
+    # Open until the process ends.
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
 
 
 def raised_at(error: BaseException) -> Site:

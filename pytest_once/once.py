@@ -112,7 +112,7 @@ class Once:
             "refused_error": refused_error,
         }
 
-        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
 
             @functools.wraps(fn)
             async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:

@@ -209,8 +209,8 @@ class Recorder:
         if [b.anchor for b in first.boundaries] != [b.anchor for b in again.boundaries]:
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
-                f"the fault-free run was repeated and took another way: {_parting(first.boundaries, again.boundaries)}. "
-                "Thread timing, set order, or something outside the tracked world decides what the body does",
+                "the fault-free run was repeated and took another way: "
+                f"{_parting(first.boundaries, again.boundaries)}. Thread timing, set order, or something outside the tracked world decides what the body does",
             )
 
     def _same(self, evidence: Evidence, first: Life, again: Life) -> None:

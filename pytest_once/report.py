@@ -59,7 +59,8 @@ class Violation:
 class MatrixRow:
     """What becomes of the fault-free run when one thing goes wrong before or at this boundary, and nothing else.
 
-    outcomes: "crash" or a fault name -> short outcome ("once", "2x", "0x", "stuck", "later" (once time has passed), "esc.", "no" (honestly failed), "lied", "?").
+    outcomes: "crash" or a fault name -> short outcome: "once", "2x", "0x", "stuck", "later" (once time has passed),
+    "esc." (escalated), "no" (honestly failed), "lied", "?".
     boundary is None for the crash point after the last one.
     """
 

@@ -63,8 +63,8 @@ def died_message(died: Died, life: Life) -> str:
     """What to tell about an incarnation that went away by itself."""
     return (
         f"an incarnation ended by itself ({died.how}) {last_place(life)}, without saying how the call went. "
-        "os._exit, a fatal signal or a crashing extension cannot be judged: let the body return or raise, and leave the "
-        "killing to the explorer"
+        "os._exit, a fatal signal or a crashing extension cannot be judged: let the body return or raise, and leave "
+        "the killing to the explorer"
     )
 
 

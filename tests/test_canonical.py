@@ -113,9 +113,7 @@ def test_a_token_is_one_name_in_text_number_and_blob() -> None:
 
 def test_text_inside_blobs_is_renamed() -> None:
     """Frameworks store JSON and msgpack in BLOB columns."""
-    assert of([row(f'{{"id":"{A}"}}\xff'.encode())], minted(A)) == of(
-        [row(f'{{"id":"{B}"}}\xff'.encode())], minted(B)
-    )
+    assert of([row(f'{{"id":"{A}"}}\xff'.encode())], minted(A)) == of([row(f'{{"id":"{B}"}}\xff'.encode())], minted(B))
 
 
 def test_literal_text_that_looks_like_a_name_is_not_one() -> None:
@@ -383,9 +381,7 @@ def test_inconsistent_renaming_changes_the_digest(
     cells, ours, theirs = world
     cells = [*cells, cells[0]]
     one = [row(shape.format(ours[n])) for shape, n in cells]
-    changed = data.draw(
-        st.integers(0, len(cells) - 1).filter(lambda i: [n for _, n in cells].count(cells[i][1]) > 1)
-    )
+    changed = data.draw(st.integers(0, len(cells) - 1).filter(lambda i: [n for _, n in cells].count(cells[i][1]) > 1))
     other = [row(shape.format(theirs[0] if i == changed else ours[n])) for i, (shape, n) in enumerate(cells)]
     naming = minted(*ours, *theirs)
     assert of(one, naming) != of(other, naming)

@@ -112,9 +112,7 @@ def test_a_transaction_that_raises_leaves_nothing(ledger: Ledger) -> None:
 def test_requests_in_flight_are_state_and_name_their_arrival(ledger: Ledger) -> None:
     """A request that may still take effect distinguishes two worlds that look alike otherwise."""
     with ledger.transaction() as connection:
-        arrival = insert_arrival(
-            connection, "pay", "refund", key="k", payload="1", outcome="in_flight", status=0
-        )
+        arrival = insert_arrival(connection, "pay", "refund", key="k", payload="1", outcome="in_flight", status=0)
         connection.execute("INSERT INTO in_flight VALUES (?)", (arrival,))
 
     assert [found.id for found in ledger.in_flight()] == [arrival]

@@ -53,9 +53,7 @@ def test_the_digest_follows_time_only_across_instants(root: Path) -> None:
     picture = world.take()
     naming = Naming(clock_window=(NOW - 1000, NOW + 1000))
     digests = [world.digest(picture, naming, NOW + s) for s in (0, 30, 60, 61, 90, 30, 60)]
-    fresh = [
-        World([DirectoryStore(root)]).digest(picture, naming, NOW + s) for s in (0, 30, 60, 61, 90, 30, 60)
-    ]
+    fresh = [World([DirectoryStore(root)]).digest(picture, naming, NOW + s) for s in (0, 30, 60, 61, 90, 30, 60)]
     assert digests == fresh
     assert digests[0] == digests[1] == digests[5]
     assert digests[3] == digests[4]
@@ -127,9 +125,7 @@ def test_a_ledger_in_the_middle_of_a_transaction_is_refused(tmp_path: Path) -> N
         LedgerStore(tmp_path / "none.db").snapshot()
 
 
-def test_scratch_directories_of_ended_processes_are_swept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scratch_directories_of_ended_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed run leaves its world behind; the next one clears it, and nobody else's."""
     monkeypatch.setattr(world_module, "memory_backed_directory", lambda: tmp_path)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))

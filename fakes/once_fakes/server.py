@@ -154,9 +154,7 @@ class LoopbackServer:
         return answer
 
     def _gone(self) -> str:
-        return (
-            f"the loopback server ended (python -m once_fakes.server, on uvicorn); it wrote:\n{self.errors()}"
-        )
+        return f"the loopback server ended (python -m once_fakes.server, on uvicorn); it wrote:\n{self.errors()}"
 
 
 def _environment() -> dict[str, str]:

@@ -112,9 +112,7 @@ def test_rows_of_ordinary_things(root: Path) -> None:
     build(root)
     (root / "a.txt").chmod(0o644)
     (root / "blob").chmod(0o644)
-    rows = {
-        row.place: row for row in DirectoryStore(root, "data").rows(DirectoryStore(root, "data").snapshot())
-    }
+    rows = {row.place: row for row in DirectoryStore(root, "data").rows(DirectoryStore(root, "data").snapshot())}
     assert rows["data/a.txt"] == Row("data/a.txt", ("content",), ("text",))
     assert rows["data/run.sh"] == Row("data/run.sh", ("content", "mode"), ("#!", 0o755))
     assert rows["data/blob"].cells == (b"\xff\x00",)

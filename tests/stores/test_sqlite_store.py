@@ -108,9 +108,7 @@ def test_rows_of_every_kind_of_table(root: Path) -> None:
 def test_layout_does_not_matter(root: Path) -> None:
     """Free pages, page size, VACUUM and the journal mode are not state."""
     path = root / "agent.db"
-    execute(
-        path, "CREATE TABLE u(a); CREATE TABLE t(a, b); CREATE INDEX i ON t(b); INSERT INTO t VALUES (1, 'x')"
-    )
+    execute(path, "CREATE TABLE u(a); CREATE TABLE t(a, b); CREATE INDEX i ON t(b); INSERT INTO t VALUES (1, 'x')")
     wanted = digest_of(root)
     execute(path, "CREATE TABLE z(x); INSERT INTO z VALUES (zeroblob(30000)); DROP TABLE z")
     layouts = {path.read_bytes()}
@@ -205,8 +203,7 @@ def test_a_real_commit_over_two_databases_is_all_or_nothing(root: Path) -> None:
         execute(root / name, "CREATE TABLE t(v)")
     execute(
         root / "agent.db",
-        f"ATTACH '{root / 'other.db'}' AS o;"
-        "BEGIN; INSERT INTO t VALUES (1); INSERT INTO o.t VALUES (1); COMMIT",
+        f"ATTACH '{root / 'other.db'}' AS o;BEGIN; INSERT INTO t VALUES (1); INSERT INTO o.t VALUES (1); COMMIT",
     )
     wanted = digest_of(root)
     (root / "agent.db-mj0A1B2C3D4").write_bytes(str(root / "agent.db-journal").encode() + b"\0")
