@@ -210,7 +210,8 @@ class Recorder:
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 "the fault-free run was repeated and took another way: "
-                f"{_parting(first.boundaries, again.boundaries)}. Thread timing, set order, or something outside the tracked world decides what the body does",
+                f"{_parting(first.boundaries, again.boundaries)}. Thread timing, "
+                "set order, or something outside the tracked world decides what the body does",
             )
 
     def _same(self, evidence: Evidence, first: Life, again: Life) -> None:
