@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,6 +62,18 @@ def install(seed: bytes, mint: Callable[[list[str]], None], early: Sequence[Refe
     random_class: Any = random.Random
     random_class.seed = seeded
     random.seed(stream(b"global", 32))
+
+    # Names of temporary files become recognisable: "_" keeps them apart from what they are glued to.
+    own_tempfile: Any = tempfile
+    random_name = own_tempfile._RandomNameSequence.__next__
+
+    def temporary_name(self: Any) -> str:
+        name: str = random_name(self)
+        mint([name])
+        return f"_{name}"
+
+    own_tempfile._RandomNameSequence.__next__ = temporary_name
+    own_tempfile._name_sequence = None
 
     # Without the C library's generator uuid1 takes time.time_ns and random.getrandbits.
     own_uuid: Any = uuid

@@ -79,7 +79,7 @@ class Explorer:
                 continue
             if bound := self._limit_reached():
                 self.graph.bound = bound
-                self.still_changing = self.stage.world.most_varied(self._latest)
+                self.still_changing = self._most_varied()
                 break
             node.expanded = True
             self._expand(node)
@@ -89,6 +89,13 @@ class Explorer:
         if not self.graph.bound:
             self.graph.findings += stuck_states(self.graph, self.evidence)
         return self.graph
+
+    def _most_varied(self) -> tuple[str, ...]:
+        """What differs most among the latest states, random parts of names written as *."""
+        tokens: frozenset[str] = frozenset().union(*(node.tokens for node in self.graph.nodes))
+        mask = self.evidence.mask(tokens)
+        named = (mask(label).replace("~", "*") for label in self.stage.world.most_varied(self._latest))
+        return tuple(dict.fromkeys(named))
 
     def _limit_reached(self) -> str:
         if len(self.graph.nodes) > self.limits.max_states:

@@ -299,8 +299,7 @@ def _live(body: Body, connection: Connection, output: Path, stack_file: Path) ->
         ended = body(channel)
         _leave_no_work(channel)
         boundaries.connect(None)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush_output()
         channel.end(ended)
         code = 0
     except BaseException:
@@ -340,6 +339,12 @@ def _at_work(thread: threading.Thread) -> Site | None:
             found = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, "")
         frame = frame.f_back
     return found if acts or module not in ("threading", "queue", "selectors") else None
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # the body may have closed it
+            stream.flush()
 
 
 def _die_with_parent() -> None:

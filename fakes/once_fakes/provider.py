@@ -59,10 +59,24 @@ class Reply:
     outcome: str
     arrival_id: int | None = None
 
+    def raise_for_status(self) -> Reply:
+        """This reply, unless its status is an error. Raises ProviderError then: the effect may have happened or not."""
+        if self.status >= 400:
+            raise ProviderError(self)
+        return self
+
     @property
     def content(self) -> bytes:
         """The body as a transport sends it; the same bytes for a reply and its replay."""
         return json.dumps(self.body, sort_keys=True).encode("ascii")
+
+
+class ProviderError(Exception):
+    """A reply with an error status; `reply` holds it."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(f"status {reply.status}: {reply.body.get('error', {}).get('message', '')}")
+        self.reply = reply
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from pytest_once.boundaries import announce
 from pytest_once.boundaries.rebinding import Reference, rebind
 
 _PASSING = re.compile(
-    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?<=tmp)[a-z0-9_]{8}|(?<![0-9A-Za-z])(?=[a-f]*[0-9])[0-9a-f]{16,}"
+    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?<=tmp)_?[a-z0-9_]{8}|(?<![0-9A-Za-z])(?=[a-f]*[0-9])[0-9a-f]{16,}"
 )
 """Parts of names that differ from run to run: UUIDs, tempfile's names, long hexadecimal tokens."""
 

@@ -204,21 +204,40 @@ class _WatchedCursor(sqlite3.Cursor):
         self._once_before_commit()
         return super().executemany(*arguments)
 
+    # SQLite commits when the last row has been taken, and nobody knows beforehand which one that is.
+
     def fetchone(self) -> Any:
         self._once_before_commit()
-        return super().fetchone()
+        row = super().fetchone()
+        self._once_taken(row is None)
+        return row
 
     def fetchmany(self, *arguments: Any, **named: Any) -> Any:
         self._once_before_commit()
-        return super().fetchmany(*arguments, **named)
+        rows = super().fetchmany(*arguments, **named)
+        self._once_taken(not rows)
+        return rows
 
     def fetchall(self) -> Any:
         self._once_before_commit()
-        return super().fetchall()
+        rows = super().fetchall()
+        self._once_taken(True)
+        return rows
 
     def __next__(self) -> Any:
         self._once_before_commit()
-        return super().__next__()
+        try:
+            row = super().__next__()
+        except StopIteration:
+            self._once_taken(True)
+            raise
+        self._once_taken(False)
+        return row
+
+    def _once_taken(self, exhausted: bool) -> None:
+        # The number of rows is known once the statement has run to its end.
+        if exhausted or self.rowcount > 0:
+            self._once_returning = None
 
     def close(self) -> None:
         self._once_before_commit()
@@ -230,7 +249,6 @@ class _WatchedCursor(sqlite3.Cursor):
     def _once_before_commit(self) -> None:
         statement = self._once_returning
         if statement is not None:
-            self._once_returning = None
             watch = _watch_of(self)
             if watch is not None and not self.connection.in_transaction:
                 watch.changes(f"{statement} (returned)")

@@ -335,6 +335,30 @@ def test_autocommit_returning_is_announced_again_before_its_row_is_taken(db: Pat
     ]
 
 
+def test_a_returning_statement_commits_with_its_last_row(db: Path) -> None:
+    """While a loop over several rows works on the first, nothing of the statement is durable yet."""
+
+    def form(file: Path) -> Any:
+        connection = sqlite3.connect(file, isolation_level=None)
+        taken = []
+        for (name,) in connection.execute("INSERT INTO tasks(name) VALUES ('a'), ('b') RETURNING name"):
+            announce("point", f"work on {name}")
+            taken.append(name)
+        return taken
+
+    recording = run(form, db)
+
+    assert recording.result == ["a", "b"]
+    assert recording.seen() == [
+        ("agent.db INSERT INTO tasks", 0),
+        ("agent.db INSERT INTO tasks (returned)", 0),
+        ("work on a", 0),
+        ("agent.db INSERT INTO tasks (returned)", 0),
+        ("work on b", 2),
+        ("after", 2),
+    ]
+
+
 def test_triggers_do_not_multiply_a_boundary(db: Path) -> None:
     """SQLite traces the outer statement once more for every trigger it fires."""
     with sqlite3.connect(db) as connection:
