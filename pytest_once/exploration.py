@@ -106,7 +106,7 @@ class Exploration:
         violations = self._confirm(recording, graph)
         if violations:
             verdict = min((violation.verdict for violation in violations), key=SEVERITY.index)
-        elif graph.bound:
+        elif graph.bound or graph.time_matters:
             verdict = Verdict.INCONCLUSIVE
         else:
             verdict = Verdict.ESCALATED if graph.escalated else Verdict.EXACTLY_ONCE
@@ -119,7 +119,8 @@ class Exploration:
         return Report(
             name=self.name,
             verdict=verdict,
-            coverage="bounded" if graph.bound else "exhausted",
+            coverage="bounded" if graph.bound or graph.time_matters else "exhausted",
+            problem="" if violations else graph.time_matters,
             bound=bound,
             profile=self.limits.profile,
             soft_faults=self.limits.soft_faults if self.limits.fault_kinds else 0,

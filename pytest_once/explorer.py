@@ -39,6 +39,9 @@ from pytest_once.world import Picture, PictureShelf
 RESTART_S = 1.0
 """Virtual seconds that a restart takes at the least: a clock read after it shows another second."""
 
+MUCH_LATER_S = 30 * 86400.0
+"""A restart after so many seconds must do what an early one does, unless the test names its delays."""
+
 LASTING_BOUNDARIES = 120
 """Boundaries after which a life under a lasting fault is taken to retry for ever, if it makes no new states."""
 
@@ -146,6 +149,7 @@ class Explorer:
 
     def _expand(self, node: Node) -> None:
         picture = self.shelf.get(node.picture)
+        bases: list[Life] = []
         for after_s in self.expectations.restart_after_s if node.parent is not None else (0.0,):
             birth = Birth(node.lives, 0, node.now_s + (RESTART_S + after_s if node.parent is not None else 0.0))
 
@@ -156,6 +160,7 @@ class Explorer:
                 return self.stage.live(birth, node.tokens, _follow(plan), max_boundaries=limit)
 
             base = self.recorded if node.parent is None else live(())
+            bases.append(base)
             onward = self._follow_up(node, base, (), after_s)
             node.after[after_s] = onward
             if node.onward is None:
@@ -164,7 +169,33 @@ class Explorer:
                 if bound := self._limit_reached():
                     self.graph.bound = bound
                     break
+        if node.parent is not None and not self.graph.time_matters:
+            self._try_much_later(node, picture, bases)
         self.shelf.drop(node.picture)
+
+    def _try_much_later(self, node: Node, picture: Picture, bases: list[Life]) -> None:
+        """Times are compared by order, so what code makes of their age is not seen: look whether it makes anything."""
+        sight = Sight(picture, node.now_s, node.tokens)
+        if not self.evidence.naming.columns and not self.evidence.instants(sight):
+            return  # nothing stored could tell it how much time has passed
+        self.stage.put(picture)
+        late = self.stage.live(Birth(node.lives, 0, node.now_s + MUCH_LATER_S), node.tokens, let_live)
+        if any(self._course(late) == self._course(base) for base in bases):
+            return
+        pairs = enumerate(zip(late.boundaries, bases[-1].boundaries, strict=False))
+        at = next((i for i, (a, b) in pairs if a.anchor != b.anchor), min(len(late.passages), len(bases[-1].passages)))
+        self.graph.time_matters = (
+            f"what it does depends on how much time has passed: restarted {MUCH_LATER_S / 86400:g} days after "
+            f"{Schedule(self.graph.path(node.number))}, it went on with {named(late, at)}, where it goes on with "
+            f"{named(bases[-1], at)} otherwise, or left other effects. Say which delays to explore, for instance "
+            'restart_after=("0s", "1h", "30d")'
+        )
+
+    def _course(self, life: Life) -> tuple[object, ...]:
+        """What a life did, apart from the values it stored."""
+        claim = life.ending.claim if isinstance(life.ending, Ended) else type(life.ending).__name__
+        counts = {} if life.last is None else self.evidence.counts(life.last)
+        return tuple(boundary.anchor for boundary in life.boundaries), claim, tuple(counts.items())
 
     def _plans(self, node: Node, base: Life, live: Callable[[Plan], Life], after_s: float) -> Iterator[Plan]:
         """Live each plan of soft faults in turn, fewest faults first; yields it afterwards."""

@@ -53,12 +53,16 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """What the search has found so far."""
+    """What the search has found so far.
+
+    bound: the limit that stopped it, or "". time_matters: why the answer holds only for the delays explored, or "".
+    """
 
     nodes: list[Node] = field(default_factory=list)
     findings: list[Found] = field(default_factory=list)
     crash_points: int = 0
     bound: str = ""
+    time_matters: str = ""
     matrix: dict[tuple[int, str], Onward] = field(default_factory=dict)
     escalated: bool = False
 

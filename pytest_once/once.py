@@ -65,7 +65,13 @@ class Once:
         key_field: dotted path of the payload field that holds the logical key ("metadata.order").
         Raises ValueError for an unknown contract, or if the name was declared with another one.
         """
-        from once_fakes import Provider, contract_named
+        from once_fakes import Contract, Provider, contract_named
+
+        _must_be_text("once.provider", name=name)
+        if key_field is not None:
+            _must_be_text("once.provider", key_field=key_field)
+        if not isinstance(contract, (str, Contract)):
+            raise ScenarioError(f"once.provider(contract={contract!r}): give a Contract or the name of one")
 
         promised = contract_named(contract) if isinstance(contract, str) else contract
         known = self._providers.get(name)
@@ -144,8 +150,7 @@ class Once:
 
     def boundary(self, name: str) -> None:
         """A named crash point."""
-        if not name:
-            raise ScenarioError("once.boundary needs a name: it is what reports and schedules call the point")
+        _must_be_text("once.boundary", name=name)
         announce("point", name)
 
     # -- what is intended ----------------------------------------------------------------------------
@@ -156,9 +161,8 @@ class Once:
         An effect belongs to the key when its payload or path contains it as a whole word, or when the tool or
         provider names it. provider: only effects of this provider are meant.
         """
-        if not key:
-            raise ScenarioError("once.intend: the logical key is empty; name what the effect is for")
-        if count < 0:
+        _must_be_text("once.intend", key=key)
+        if type(count) is not int or count < 0:
             raise ScenarioError(f"once.intend({key!r}, {count!r}): the intended count is 0 or more")
         self.ledger.declare_intent(key, count, provider)
 
@@ -179,6 +183,9 @@ class Once:
         Returns fn's answer, or None when an earlier incarnation got it; for a coroutine function, a coroutine that
         does. The caller's memory is part of the world.
         """
+        _must_be_text("once.caller", key=key)
+        if not callable(fn):
+            raise ScenarioError(f"once.caller({key!r}, {fn!r}): the second argument is the function to call")
         memory = f"caller:{key}"
 
         def acknowledge() -> None:
@@ -297,6 +304,12 @@ class _OneStep:
                 "provider, or atomic=True if nobody can see it half done",
                 self._inside[0].site,
             )
+
+
+def _must_be_text(where: str, **arguments: object) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, str) or not value:
+            raise ScenarioError(f"{where}({name}={value!r}): {name} is a text that is not empty")
 
 
 def _arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -129,6 +129,8 @@ class Recorder:
             if ending.skipped is not None:
                 raise Unexplorable(Verdict.INCONCLUSIVE, f"skipped: {ending.skipped}", skipped=ending.skipped)
             if ending.claim != "done":
+                if ending.error.startswith(ScenarioError.__name__):
+                    raise Unexplorable(Verdict.INCONCLUSIVE, f"{ending.error} ({ending.site})")
                 said = f"raised {ending.error} ({ending.site})" if ending.error else f"claimed {ending.claim!r}"
                 raise Unexplorable(
                     Verdict.INCONCLUSIVE,

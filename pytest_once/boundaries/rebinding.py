@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from types import FunctionType
 from typing import Any, TypeAlias
 
 Reference: TypeAlias = tuple[dict[str, Any], str]
@@ -37,7 +38,11 @@ def references(*objects: object, besides: Collection[str] = ()) -> list[Referenc
 
 
 def rebind(references: Sequence[Reference], original: object, replacement: object) -> None:
-    """Bind each of the references that still names `original` to `replacement` instead."""
+    """Bind each of the references that still names `original` to `replacement` instead, which takes its name too."""
+    if isinstance(replacement, FunctionType):
+        # Pickled by name, as multiprocessing does, it must be found where the original is.
+        for name in ("__module__", "__name__", "__qualname__"):
+            setattr(replacement, name, getattr(original, name, getattr(replacement, name)))
     for namespace, name in references:
         if namespace.get(name) is original:
             namespace[name] = replacement

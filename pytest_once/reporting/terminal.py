@@ -32,8 +32,7 @@ _WHY = {
 
 _REMEDY = {
     Verdict.DUPLICATE: "Make the key from the intent, store it before the first attempt, and send it with every "
-    "attempt and after every restart, to a provider that deduplicates by it; or look whether the effect is there "
-    "before acting again.",
+    "attempt and after every restart, to a provider that deduplicates by it.",
     Verdict.OMISSION: "Store that the work is done only after an answer that says so (look at the status), and "
     "begin again at the next start until then.",
     Verdict.STUCK: "What an earlier incarnation left half done must be finished, or released, by the next one.",
@@ -94,7 +93,8 @@ def in_summary(report: Report, text: str) -> dict[str, Any]:
         "verdict": str(report.verdict),
         "coverage": report.coverage,
         "passed": report.passed,
-        "numbers": f"{report.states} states, {report.crash_points} crash points, diameter {report.crash_diameter}",
+        "numbers": f"{report.coverage} in {report.states} states, {report.crash_points} crash points, "
+        f"diameter {report.crash_diameter}",
         "reach": reach(report),
         "assumptions": list(report.assumptions),
         "story": text if report.coverage == "replay" and report.passed else "",
