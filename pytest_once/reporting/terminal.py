@@ -93,8 +93,7 @@ def in_summary(report: Report, text: str) -> dict[str, Any]:
         "verdict": str(report.verdict),
         "coverage": report.coverage,
         "passed": report.passed,
-        "numbers": f"{report.coverage} in {report.states} states, {report.crash_points} crash points, "
-        f"diameter {report.crash_diameter}",
+        "numbers": f"{report.coverage}, {report.states} states, {report.crash_points} crash points",
         "reach": reach(report),
         "assumptions": list(report.assumptions),
         "story": text if report.coverage == "replay" and report.passed else "",
