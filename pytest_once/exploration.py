@@ -182,34 +182,13 @@ class Exploration:
         if all(other.subject != finding.subject for other in seen.findings):
             what = "; ".join(f"{other.verdict} {other.key or ''}" for other in seen.findings) or "nothing wrong"
             return _unconfirmed(finding, schedule, f"the replay with SIGKILL showed {what}", seen.story)
-        return Violation(
-            finding.verdict,
-            finding.key,
-            finding.expected,
-            finding.actual,
-            schedule,
-            finding.detail,
-            True,
-            seen.story,
-        )
+        return _violation(finding, schedule, seen)
 
     def _replay(self, schedule: Schedule) -> Report:
         recording = self._record()
         evidence, recorded = recording.evidence, recording.first
         seen = replay(recording.stage, evidence, self.expectations, recording.root, schedule)
-        violations: tuple[Violation, ...] = tuple(
-            Violation(
-                finding.verdict,
-                finding.key,
-                finding.expected,
-                finding.actual,
-                schedule,
-                finding.detail,
-                True,
-                seen.story,
-            )
-            for finding in seen.findings[:1]
-        )
+        violations = tuple(_violation(finding, schedule, seen) for finding in seen.findings[:1])
         return Report(
             name=self.name,
             verdict=violations[0].verdict if violations else Verdict.EXACTLY_ONCE,
@@ -243,6 +222,20 @@ class Exploration:
 def _length(schedule: Schedule) -> tuple[int, int, int]:
     """Shortest story first; of equally long ones, that with the fewest soft faults."""
     return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives)
+
+
+def _violation(finding: Finding, schedule: Schedule, seen: Replayed) -> Violation:
+    """A finding that a replay has confirmed."""
+    return Violation(
+        finding.verdict,
+        finding.key,
+        finding.expected,
+        finding.actual,
+        schedule,
+        finding.detail,
+        confirmed=True,
+        story=seen.story,
+    )
 
 
 def _unconfirmed(finding: Finding, schedule: Schedule, why: str, story: tuple[Any, ...]) -> Violation:

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import time
 import threading
 import traceback
 import warnings
@@ -90,6 +91,9 @@ class Hung:
     seconds: float
     stack: str
 
+
+_STACK_S = 1.0
+"""Seconds that a silent child gets to say where it is."""
 
 Message = At | Request | Ended | Misuse | Died | Hung
 
@@ -262,16 +266,25 @@ class Incarnation:
     def _interrogate(self) -> str:
         """Ask the silent child for its stacks, then kill it."""
         if self._pid is not None and hasattr(signal, "SIGUSR1"):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGUSR1)
-                select.select([], [], [], 0.3)
-            except ProcessLookupError:
-                pass
+                self._wait_for_stack()
         self.kill()
         try:
             return self._stack_file.read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return ""
+
+    def _wait_for_stack(self) -> None:
+        """Until the dump is there and grows no more; a child that cannot run (stopped, in a system call) writes none."""
+        seen = -1
+        deadline = time.monotonic() + _STACK_S
+        while time.monotonic() < deadline:
+            size = self._stack_file.stat().st_size if self._stack_file.exists() else 0
+            if size and size == seen:
+                return
+            seen = size
+            select.select([], [], [], 0.01)
 
 
 def _children(pid: int) -> list[int]:
