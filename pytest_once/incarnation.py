@@ -14,8 +14,8 @@ import os
 import select
 import signal
 import sys
-import time
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable
