@@ -124,6 +124,7 @@ def measure(rounds: int) -> dict[str, float]:
         f"outbox of {BATCH}, crash points": batch_points,
         "crash points judged per second": round(batch_points / batch_seconds),
         "fresh interpreter, s": round(interpreter, 3),
+        "outbox exhausted / fresh interpreter": round(seconds / interpreter, 2),
         "fresh interpreter / crash point": round(interpreter / (batch_seconds / batch_points)),
         "import of the plugin over bare pytest, ms": round(imported * 1000, 1),
     }

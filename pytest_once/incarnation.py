@@ -276,7 +276,7 @@ class Incarnation:
             return ""
 
     def _wait_for_stack(self) -> None:
-        """Until the dump is there and grows no more; a child that cannot run (stopped, in a system call) writes none."""
+        """Until the dump is there and grows no more; a child that cannot run writes none."""
         seen = -1
         deadline = time.monotonic() + _STACK_S
         while time.monotonic() < deadline:
