@@ -308,7 +308,7 @@ def test_the_order_of_instants_is_kept() -> None:
             expired = float(row[0]) <= time.time()
             careful(once).call("refund", ORDER, key="late" if expired else "early")
 
-    assert proven(crashed(body))
+    assert "depends on how much time has passed" in crashed(body).problem
     report = crashed(body, restart_after=("0s", "2h"))
     assert report.verdict is Verdict.DUPLICATE
     assert "w7200" in str(report.violations[0].schedule)
