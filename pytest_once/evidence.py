@@ -25,13 +25,17 @@ _KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What one ledger file says; read once for all the pictures that hold the same file."""
+    """What one ledger file says; read once for all the pictures that hold the same file.
+
+    deduplicating: names of the providers whose contract recognises a repeated key.
+    """
 
     effects: tuple[Effect, ...]
     arrivals: tuple[Arrival, ...]
     counters: tuple[Counter, ...]
     intents: tuple[Intent, ...]
     providers: tuple[Declared, ...]
+    deduplicating: frozenset[str]
 
 
 class Evidence:
@@ -73,12 +77,9 @@ class Evidence:
     def swallowed(self, sight: Sight) -> LogicalKey | None:
         """An intent that was taken for another, because it came under the same key with another payload."""
         ledger, mask = self._ledger(sight), self.mask(sight.tokens)
-        deduplicating = {
-            provider.name for provider in ledger.providers if json.loads(provider.contract).get("dedup") != "none"
-        }
         first: dict[tuple[str, str], LogicalKey] = {}
-        for arrival in ledger.arrivals if deduplicating else ():
-            if arrival.key is None or arrival.provider not in deduplicating or arrival.outcome == "refused":
+        for arrival in ledger.arrivals if ledger.deduplicating else ():
+            if arrival.key is None or arrival.provider not in ledger.deduplicating or arrival.outcome == "refused":
                 continue
             asked = self.oracle.request(arrival, mask)
             if first.setdefault((arrival.provider, arrival.key), asked) != asked:
@@ -111,19 +112,21 @@ class Evidence:
         ]
 
     def _named(self, tokens: frozenset[str]) -> Naming:
-        return Naming(tokens, self.naming.columns, self.naming.ignore, self.naming.clock_window)
+        return self.naming.with_tokens(tokens)
 
     def _ledger(self, sight: Sight) -> _Facts:
         picture = next(snapshot for _, snapshot in sight.picture.snapshots if isinstance(snapshot, LedgerPicture))
         known = self._facts.get(picture.key)
         if known is None:
             ledger = LedgerSnapshot(picture.data)
+            providers = tuple(ledger.providers())
             known = _Facts(
                 tuple(ledger.effects()),
                 tuple(ledger.arrivals()),
                 tuple(ledger.counters()),
                 tuple(ledger.intents()),
-                tuple(ledger.providers()),
+                providers,
+                frozenset(one.name for one in providers if json.loads(one.contract).get("dedup") != "none"),
             )
             self._facts.put(picture.key, known)
         return known

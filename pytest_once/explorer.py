@@ -32,6 +32,7 @@ from pytest_once.trouble import (
     hung_message,
     misuse_verdict,
     named,
+    parting,
     progressing_message,
 )
 from pytest_once.world import Picture, PictureShelf
@@ -182,8 +183,7 @@ class Explorer:
         late = self.stage.live(Birth(node.lives, 0, node.now_s + MUCH_LATER_S), node.tokens, let_live)
         if any(self._course(late) == self._course(base) for base in bases):
             return
-        pairs = enumerate(zip(late.boundaries, bases[-1].boundaries, strict=False))
-        at = next((i for i, (a, b) in pairs if a.anchor != b.anchor), min(len(late.passages), len(bases[-1].passages)))
+        at = parting(late, bases[-1])
         self.graph.time_matters = (
             f"what it does depends on how much time has passed: restarted {MUCH_LATER_S / 86400:g} days after "
             f"{Schedule(self.graph.path(node.number))}, it went on with {named(late, at)}, where it goes on with "
@@ -338,8 +338,7 @@ class Explorer:
         ours = [passage.boundary.anchor for passage in life.passages[: index + 1]]
         theirs = [passage.boundary.anchor for passage in like.passages[: index + 1]]
         if ours != theirs:
-            pairs = enumerate(zip(ours, theirs, strict=False))
-            at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+            at = parting(life, like)
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 "the same schedule was run twice from the same state and took different ways: "

@@ -65,6 +65,11 @@ class Life:
     last: Sight | None = None
 
     @property
+    def sights(self) -> list[Sight | None]:
+        """The world before each boundary, where it was looked at, and the world that was left."""
+        return [*(passage.sight for passage in self.passages), self.last]
+
+    @property
     def boundaries(self) -> tuple[Boundary, ...]:
         return tuple(passage.boundary for passage in self.passages)
 

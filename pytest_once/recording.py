@@ -319,9 +319,7 @@ class Recorder:
 
 
 def _paired(one: Life, two: Life) -> list[tuple[Sight, Sight]]:
-    ours = [*(passage.sight for passage in one.passages), one.last]
-    theirs = [*(passage.sight for passage in two.passages), two.last]
-    return [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+    return [(a, b) for a, b in zip(one.sights, two.sights, strict=True) if a is not None and b is not None]
 
 
 def _parting(ours: Sequence[Boundary], theirs: Sequence[Boundary]) -> str:

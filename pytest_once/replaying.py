@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_once.boundaries import Boundary
@@ -72,8 +72,7 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
         life = stage.live(Birth(number, 0, start_s), sight.tokens, script.direct, kill_at_end=plan.crash == END)
         _check_fit(script, number, life, schedule)
         assert life.last is not None
-        sights = [*(passage.sight for passage in life.passages), life.last]
-        findings += _first(judge_moment(evidence, seen) for seen in sights if seen is not None)
+        findings += _first(judge_moment(evidence, seen) for seen in life.sights if seen is not None)
         if isinstance(life.ending, Ended) and plan.crash != END:
             findings += _first([judge_end(evidence, expectations, life.last, life.ending)])
             completed |= life.ending.claim in ("done", "failed", "unknown")
@@ -156,7 +155,7 @@ def _check_fit(script: _Script, number: int, life: Life, schedule: Schedule) -> 
 def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: Counts) -> LifeStory:
     counts = dict(before)
     steps: list[Step] = []
-    ends: Sequence[Sight | None] = [*(passage.sight for passage in life.passages), life.last][1:]
+    ends = life.sights[1:]
     killed = plan.crash is not None
     for index, (passage, after) in enumerate(zip(life.passages, ends, strict=True)):
         stopped_here = killed and plan.crash != END and index == len(life.passages) - 1

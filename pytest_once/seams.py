@@ -49,10 +49,6 @@ def prepare(roots: Sequence[Path]) -> Prepared:
 
 def refresh(prepared: Prepared) -> None:
     """In the parent, again after it has imported more: modules may hold names that must be rebound."""
-    import time_machine  # noqa: F401 - or each child would import it
-
-    if "trio" in sys.modules:
-        import trio.testing  # noqa: F401
     httpx.prepare()
     originals = (*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
     prepared.early += references(*originals, besides=prepared.searched)

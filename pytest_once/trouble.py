@@ -30,6 +30,12 @@ def named(life: Life, index: int) -> str:
     return f"{boundary.target} at {boundary.site}"
 
 
+def parting(one: Life, other: Life) -> int:
+    """The first boundary, by number, at which two lives differ; the end of the shorter one counts as a difference."""
+    pairs = enumerate(zip(one.boundaries, other.boundaries, strict=False))
+    return next((i for i, (a, b) in pairs if a.anchor != b.anchor), min(len(one.passages), len(other.passages)))
+
+
 def last_place(life: Life) -> str:
     """Where a life was last heard of, in words."""
     return f"after {named(life, len(life.passages) - 1)}" if life.passages else "before its first boundary"
@@ -85,9 +91,8 @@ def check_announced(evidence: Evidence, life: Life, number: int) -> None:
         provider = passage.boundary.provider
         if provider in arrived:
             arrived[provider] -= 1 if passage.fault is None else KINDS[passage.fault].arrivals
-    sights = [*(passage.sight for passage in life.passages), life.last]
     for provider, unannounced in arrived.items():
-        for passage, after in zip(life.passages, sights[1:], strict=True):
+        for passage, after in zip(life.passages, life.sights[1:], strict=True):
             if unannounced > 0 and passage.boundary.kind == "tool" and passage.boundary.provider not in arrived:
                 # A tool that is not counted may send what it likes.
                 if passage.sight is None or after is None:

@@ -131,7 +131,11 @@ class World:
 
     def instants(self, picture: Picture, naming: Naming) -> list[float]:
         """The instants stored in a picture, in epoch seconds, ascending."""
-        return [instant / 1e9 for instant in Form(self.rows(picture), naming).instants]
+        known = self._instants.get((picture.key, naming))
+        if known is None:
+            known = Form(self.rows(picture), naming).instants
+            self._instants.put((picture.key, naming), known)
+        return [instant / 1e9 for instant in known]
 
     def occurring(self, picture: Picture, tokens: frozenset[str]) -> frozenset[str]:
         """Those of the minted texts that occur in the picture."""
