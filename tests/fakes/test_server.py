@@ -261,7 +261,8 @@ def test_the_server_dies_with_a_killed_parent(ledger: Ledger) -> None:
 
 def test_the_server_dies_even_if_a_forked_child_survives(ledger: Ledger) -> None:
     """A child holds the control pipe open, so the end of input alone would not do."""
-    script = _PARENT.replace("time.sleep(60)", "import os\nos.fork()\nprint('forked', flush=True)\ntime.sleep(60)")
+    # One write each: where PYTHONUNBUFFERED is set, print writes text and line end apart, and the two would mix.
+    script = _PARENT.replace("time.sleep(60)", "import os\nos.fork()\nos.write(1, b'forked\\n')\ntime.sleep(60)")
     parent = subprocess.Popen(
         [sys.executable, "-c", script, str(ledger.path)],
         stdout=subprocess.PIPE,
