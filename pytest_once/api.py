@@ -16,7 +16,7 @@ from pytest_once.once import Once
 from pytest_once.premises import Premises, ProviderServer
 from pytest_once.recording import FrontEnd
 from pytest_once.report import Report
-from pytest_once.scenario import PROFILES, Limits, from_marker
+from pytest_once.scenario import from_marker, profile_limits
 
 inherited.watch()
 
@@ -72,10 +72,7 @@ def _exploration(
     listener: Listener,
     marker: Mapping[str, Any],
 ) -> Exploration:
-    base = Limits(profile=profile, soft_faults=PROFILES.get(profile, 0))
-    if limits:
-        base = Limits(**{"profile": profile, "soft_faults": base.soft_faults, **limits})
-    expectations, base = from_marker((), marker, base)
+    expectations, base = from_marker((), marker, profile_limits(profile, limits))
 
     def act(once: Once) -> Any:
         return asyncio.run(body(once)) if inspect.iscoroutinefunction(body) else body(once)

@@ -18,7 +18,8 @@ from pytest_once.boundaries import Boundary
 class FaultKind:
     """A way the world fails a call while the process survives.
 
-    code: two letters for schedule ids. effect: whether the provider acts. arrivals: requests that reach it.
+    code: two letters for schedule ids. arrivals: requests that reach the provider at once. effect: whether what was
+    asked is done although the caller may not hear so. held: copies of the request that stay on their way.
     story: what a report says.
     """
 
@@ -27,6 +28,7 @@ class FaultKind:
     arrivals: int
     effect: bool
     story: str
+    held: int = 0
 
 
 _KINDS = (
@@ -37,15 +39,51 @@ _KINDS = (
     FaultKind("error-before", "eb", 0, False, "an error status comes back, and the provider did not act"),
     FaultKind("error-after", "ea", 1, True, "the provider acts, and an error status comes back"),
     FaultKind("duplicate", "du", 2, True, "the request is delivered twice; the caller sees one response"),
+    FaultKind("late", "la", 0, False, "the request is held up; the caller sees a time-out, and it may arrive later", 1),
+    FaultKind("late-copy", "lc", 1, True, "the provider acts and answers; a copy of it is still on its way", 1),
+    FaultKind("stale-read", "sr", 0, False, "the answer is from before the latest change (a replica, a lagging index)"),
+    FaultKind("store-busy", "sb", 0, False, "the store is busy: an error, nothing applied, the transaction stays open"),
+    FaultKind("store-full", "sf", 0, False, "the store is full: an error, nothing applied"),
+    FaultKind("store-readonly", "so", 0, False, "the store has become read-only: an error, nothing applied"),
+    FaultKind("commit-unknown", "cu", 0, True, "an error is reported although the change is applied"),
 )
 KINDS: dict[str, FaultKind] = {kind.name: kind for kind in _KINDS}
 _BY_CODE = {kind.code: kind for kind in _KINDS}
 
-REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, ERROR_BEFORE, ERROR_AFTER, DUPLICATE = KINDS
+REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, ERROR_BEFORE, ERROR_AFTER, DUPLICATE = tuple(KINDS)[:7]
+LATE, LATE_COPY, STALE_READ, STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN = tuple(KINDS)[7:]
+
 CALL_FAULTS: tuple[str, ...] = (REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, DUPLICATE)
 """Soft faults of a call that answers with a value or an exception."""
-HTTP_FAULTS: tuple[str, ...] = tuple(KINDS)
+HTTP_FAULTS: tuple[str, ...] = tuple(KINDS)[:7]
 """Soft faults of an HTTP request: a call's, and error statuses."""
+LATE_FAULTS: tuple[str, ...] = (LATE, LATE_COPY)
+"""Soft faults of a request that a provider can hold and receive later (`Ledger.hold`)."""
+STORE_FAULTS: tuple[str, ...] = (STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN)
+"""Soft faults of a store's commit: bookkeeping that fails, or says so."""
+
+STANDARD_FAULTS: tuple[str, ...] = HTTP_FAULTS
+"""What the standard profile explores, one per incarnation; `deep` explores every kind."""
+
+OPTION = "option"
+"""What the environment chooses at a `once.choose`: in a plan "option:2", in a schedule id "o2"; the first is 0."""
+DELIVER = "deliver"
+"""A request on its way arrives: in a plan "deliver:1" (the oldest), in a schedule id "d1"."""
+
+
+def told_as(fault: str) -> str:
+    """What a report says of a planned fault, option or delivery."""
+    name, _, number = fault.partition(":")
+    if name == OPTION:
+        return f"option {number} is chosen"
+    if name == DELIVER:
+        return "a request that was still on its way arrives now"
+    return KINDS[name].story
+
+
+def _code_of(fault: str) -> str:
+    name, _, number = fault.partition(":")
+    return f"{name[0]}{number}" if name in (OPTION, DELIVER) else KINDS[name].code
 
 
 class ScheduleError(ValueError):
@@ -59,14 +97,15 @@ def mark_of(boundary: Boundary) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """One soft fault of one life: at the boundary with this mark, once or for the rest of the life."""
+    """What happens at the boundary with this mark: a soft fault, once or for the rest of the life; or before it a
+    delivery; or which option is chosen there."""
 
     fault: str
     mark: str
     lasting: bool = False
 
     def __str__(self) -> str:
-        code = KINDS[self.fault].code
+        code = _code_of(self.fault)
         return f"{code.upper() if self.lasting else code}@{self.mark}"
 
 
@@ -79,23 +118,27 @@ class LifePlan:
     """What happens to one incarnation.
 
     crash: mark of the boundary before which it is killed, END, or None to leave it alone.
-    after_s: seconds that pass before it starts, besides the restart itself.
+    after_s: seconds that pass before it starts, besides the restart itself. deliver: not a life at all, but the
+    arrival of a request that was on its way (1: the oldest) while no process lives.
     """
 
     faults: tuple[PlannedFault, ...] = ()
     crash: str | None = None
     after_s: float = 0.0
+    deliver: int = 0
 
     def __str__(self) -> str:
         # Not %g: an exponent's "+" would be read as the next step.
         parts = ["w" + f"{self.after_s:.6f}".rstrip("0").rstrip(".")] if self.after_s else []
+        parts += [f"d{self.deliver}"] if self.deliver else []
         parts += [str(fault) for fault in self.faults]
         if self.crash is not None:
             parts.append(f"x@{self.crash}")
         return "+".join(parts) or "."
 
 
-_STEP = re.compile(r"(?P<code>[a-z]{2}|[A-Z]{2}|x)@(?P<mark>[0-9a-f]{6}|end)")
+_STEP = re.compile(r"(?P<code>[a-z]{2}|[A-Z]{2}|[od]\d+|x)@(?P<mark>[0-9a-f]{6}|end)")
+_DELIVERY = re.compile(r"d(?P<number>[1-9]\d*)")
 _WAIT = re.compile(r"w(?P<seconds>\d+(\.\d+)?)")
 
 
@@ -114,7 +157,8 @@ class Schedule:
 
     @property
     def soft_faults(self) -> int:
-        return sum(len(life.faults) for life in self.lives)
+        """Faults, choices other than the first, and late arrivals."""
+        return sum(len(life.faults) + bool(life.deliver) for life in self.lives)
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
@@ -128,20 +172,32 @@ def _parse_life(part: str, whole: str) -> LifePlan:
     faults: list[PlannedFault] = []
     crash: str | None = None
     after_s = 0.0
+    deliver = 0
     for step in part.split("+") if part != "." else ():
         if wait := _WAIT.fullmatch(step):
             after_s = float(wait["seconds"])
             continue
+        if delivery := _DELIVERY.fullmatch(step):
+            deliver = int(delivery["number"])
+            continue
         match = _STEP.fullmatch(step)
-        kind = None if match is None else _BY_CODE.get(match["code"].lower())
-        if match is None or crash is not None or (kind is None and match["code"] != "x"):
+        fault = None if match is None else _fault_of(match["code"])
+        if match is None or crash is not None or (fault is None and match["code"] != "x"):
             codes = ", ".join(f"{kind.code}={kind.name}" for kind in _KINDS)
             raise ScheduleError(
                 f"cannot read {step!r} in schedule id {whole!r}: a step is x@MARK (crash, last in its life) "
-                f"or CODE@MARK with CODE one of {codes} (capitals: for the rest of the life)"
+                f"or CODE@MARK with CODE one of {codes} (capitals: for the rest of the life), o2 (the option chosen "
+                "there) or d1 (the request that arrives); d1 alone is an arrival while no process lives"
             )
-        if kind is None:
+        if fault is None:
             crash = match["mark"]
         else:
-            faults.append(PlannedFault(kind.name, match["mark"], match["code"].isupper()))
-    return LifePlan(tuple(faults), crash, after_s)
+            faults.append(PlannedFault(fault, match["mark"], match["code"].isupper()))
+    return LifePlan(tuple(faults), crash, after_s, deliver)
+
+
+def _fault_of(code: str) -> str | None:
+    if code[1:].isdecimal():
+        return f"{OPTION if code[0] == 'o' else DELIVER}:{code[1:]}"
+    kind = _BY_CODE.get(code.lower())
+    return None if kind is None else kind.name

@@ -226,8 +226,7 @@ def _nothing_to_tear_down() -> None:
 
 
 def _expectations(item: pytest.Item) -> tuple[Expectations, Limits]:
-    from pytest_once.scenario import PROFILES as SOFT_FAULTS
-    from pytest_once.scenario import Limits, ScenarioError, from_marker
+    from pytest_once.scenario import ScenarioError, from_marker, profile_limits
 
     marker = item.get_closest_marker(MARKER)
     assert marker is not None
@@ -239,9 +238,7 @@ def _expectations(item: pytest.Item) -> tuple[Expectations, Limits]:
         if (text := _option(item.config, option)) is not None:
             given[field] = _seconds(text)
     try:
-        return from_marker(
-            marker.args, marker.kwargs, Limits(profile=profile, soft_faults=SOFT_FAULTS[profile], **given)
-        )
+        return from_marker(marker.args, marker.kwargs, profile_limits(profile, given))
     except ScenarioError as error:
         pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_once.faults import KINDS
+from pytest_once.faults import KINDS, STANDARD_FAULTS
 
 if TYPE_CHECKING:
     from pytest_once.ledger import Effect
 
 PROFILES = {"crash": 0, "standard": 1, "deep": 2}
 """Profile name -> soft faults per incarnation, besides unlimited crashes."""
+
+_IN_FLIGHT = {"crash": 0, "standard": 1, "deep": 2}
 
 KeyOf = Callable[["Effect"], "str | None"]
 
@@ -59,14 +61,16 @@ class Expectations:
 class Limits:
     """How far to look. Every limit that bites is named in the report, and makes the answer unknown.
 
-    soft_faults: per incarnation. fault_kinds: names from pytest_once.faults.KINDS.
+    soft_faults: per incarnation. fault_kinds: names from pytest_once.faults.KINDS. in_flight: requests that may be
+    on their way at the same time, to arrive late or never.
     deadline_s: seconds for the whole exploration. life_timeout_s: seconds that an incarnation may be silent.
     max_boundaries: per incarnation; past it, the incarnation is taken to loop.
     """
 
     profile: str = "standard"
     soft_faults: int = 1
-    fault_kinds: tuple[str, ...] = tuple(KINDS)
+    fault_kinds: tuple[str, ...] = STANDARD_FAULTS
+    in_flight: int = 1
     max_states: int = 5000
     deadline_s: float = 300.0
     life_timeout_s: float = 10.0
@@ -80,9 +84,21 @@ class Limits:
                 raise ScenarioError(f"fault kind {kind!r} is unknown; valid: {', '.join(KINDS)}")
         if self.soft_faults < 0:
             raise ScenarioError(f"soft_faults={self.soft_faults}: give 0 or more per incarnation")
+        if self.in_flight < 0:
+            raise ScenarioError(f"in_flight={self.in_flight}: 0 or more requests may be on their way")
         for name in ("max_states", "deadline_s", "life_timeout_s", "max_boundaries"):
             if not getattr(self, name) > 0:
                 raise ScenarioError(f"{name}={getattr(self, name)!r}: a limit is greater than 0")
+
+
+def profile_limits(profile: str, given: Mapping[str, Any] | None = None) -> Limits:
+    """The limits of a profile, changed as given. Raises ScenarioError for an unknown one."""
+    from_profile = {
+        "soft_faults": PROFILES.get(profile, 0),
+        "fault_kinds": tuple(KINDS) if profile == "deep" else STANDARD_FAULTS,
+        "in_flight": _IN_FLIGHT.get(profile, 0),
+    }
+    return Limits(**{"profile": profile, **from_profile, **(given or {})})
 
 
 def _is_count(value: object) -> bool:

@@ -17,6 +17,7 @@ FAKES = ROOT / "fakes" / "once_fakes"
 ADAPTERS = {
     "pytest": {"pytest_once.plugin"},
     "_pytest": set[str](),
+    "pluggy": {"pytest_once.hookspecs"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
     "httpcore": {"pytest_once.boundaries.httpx"},
     "respx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},

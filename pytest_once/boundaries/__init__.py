@@ -17,10 +17,11 @@ from pytest_once.site import Site, call_site
 class Boundary:
     """A point the process is about to pass.
 
-    kind: the seam ("sqlite", "http", "file", "tool", "point").
+    kind: the seam ("sqlite", "http", "file", "tool", "point", "choice").
     target: what it touches, without machine-dependent parts ("agent.db COMMIT", "POST /v1/refunds").
     site: the user's line. occurrence: 1 for the first passing of this (kind, target, site) in an incarnation.
     provider: the fake that would receive the call, if one would. faults: soft faults the seam can perform here.
+    options: at a choice, what may be chosen; the first is what happens undisturbed.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Boundary:
     occurrence: int
     provider: str | None = None
     faults: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     @property
     def anchor(self) -> str:
@@ -38,9 +40,13 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the controller wants done at a boundary: nothing special, or one soft fault by name."""
+    """What the controller wants done at a boundary: nothing special, or one soft fault by name.
+
+    option: at a choice, the number of the option to take.
+    """
 
     fault: str | None = None
+    option: int = 0
 
 
 GO = Order()
@@ -56,13 +62,19 @@ class Announcer:
         self._inside: list[Boundary] | None = None
 
     def announce(
-        self, kind: str, target: str, provider: str | None, faults: tuple[str, ...], site: Site | None
+        self,
+        kind: str,
+        target: str,
+        provider: str | None,
+        faults: tuple[str, ...],
+        site: Site | None,
+        options: tuple[str, ...] = (),
     ) -> Order:
         site = site or call_site()
         with self._one_at_a_time:
             identity = (kind, target, site.anchor)
             occurrence = self._passed[identity] = self._passed.get(identity, 0) + 1
-            boundary = Boundary(kind, target, site, occurrence, provider, faults)
+            boundary = Boundary(kind, target, site, occurrence, provider, faults, options)
             if self._inside is not None:
                 self._inside.append(boundary)
                 return GO
@@ -98,6 +110,7 @@ def announce(
     provider: str | None = None,
     faults: tuple[str, ...] = (),
     site: Site | None = None,
+    options: tuple[str, ...] = (),
 ) -> Order:
     """Say that this process is about to pass a boundary, and wait for the order.
 
@@ -105,7 +118,7 @@ def announce(
     kill the process here.
     """
     announcer = _announcer
-    return GO if announcer is None else announcer.announce(kind, target, provider, faults, site)
+    return GO if announcer is None else announcer.announce(kind, target, provider, faults, site, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_once.checks import Verdict
-from pytest_once.faults import KINDS, Schedule
+from pytest_once.faults import KINDS, STANDARD_FAULTS, Schedule, told_as
 from pytest_once.report import LifeStory, MatrixRow, Report, Step, Violation
 from pytest_once.site import Site, shown_path
 
@@ -147,7 +147,8 @@ def reach(report: Report) -> str:
     if not report.soft_faults:
         return "any number of crashes, no soft faults"
     faults = "fault" if report.soft_faults == 1 else "faults"
-    only = "" if report.fault_kinds == tuple(KINDS) else f" ({', '.join(report.fault_kinds)})"
+    usual = report.fault_kinds in (STANDARD_FAULTS, tuple(KINDS))
+    only = "" if usual else f" ({', '.join(report.fault_kinds)})"
     return f"any number of crashes, and up to {report.soft_faults} soft {faults} per incarnation{only}"
 
 
@@ -244,7 +245,7 @@ def _step(step: Step, width: int) -> list[str]:
     place = _short(step.boundary.site)
     lines = _wrapped(f"{step.boundary.kind:7} {step.boundary.target}  [{place}]", width, "    ", "        ")
     if step.fault is not None:
-        lines += _wrapped(f"! {step.fault}: {KINDS[step.fault].story}", width, "      ", "        ")
+        lines += _wrapped(f"! {step.fault}: {told_as(step.fault)}", width, "      ", "        ")
     for key, n in step.effects:
         lines += _wrapped(f"=> effect number {n}: {key}", width, "      ", "         ")
     return lines
