@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pytest_once.canonical import Naming, masked_text
+from pytest_once.canonical import Form, Naming, digest, masked_text
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
 from pytest_once.ledger import Arrival, Counter, Declared, Effect, Intent, LedgerSnapshot
 from pytest_once.life import Sight
@@ -36,12 +36,20 @@ class _Facts:
     intents: tuple[Intent, ...]
     providers: tuple[Declared, ...]
     deduplicating: frozenset[str]
+    in_flight: tuple[str, ...]
+    answering: frozenset[str]
 
 
 class Evidence:
-    """Reads pictures of one world. oracle: what the effects should be; set once the recording runs are done."""
+    """Reads pictures of one world. oracle: what the effects should be; set once the recording runs are done.
+
+    forgetful: who acts anew on every request (providers whose contract recognises no repeated one, counted tools).
+    answering: providers that can be asked what they have done.
+    """
 
     oracle: Oracle
+    forgetful: frozenset[str] = frozenset()
+    answering: frozenset[str] = frozenset()
 
     def __init__(self, world: World, naming: Naming) -> None:
         self.naming = naming
@@ -53,6 +61,30 @@ class Evidence:
     def digest(self, sight: Sight) -> str:
         """The state that a sight shows."""
         return self._world.digest(sight.picture, self._named(sight.tokens), sight.now_s)
+
+    def view(self, sight: Sight) -> str:
+        """Digest of what a process that starts there can find out: what is stored, and what providers answer.
+
+        "" where every provider recognises repeated requests, so that nobody needs to find out.
+        """
+        if not self.forgetful:
+            return ""
+        rows = [
+            row
+            for row in self._world.rows(sight.picture)
+            if not row.place.startswith("ledger/")
+            or row.place == "ledger/memory"
+            or (row.place in ("ledger/effects", "ledger/receipts") and row.cells[0] in self.answering)
+        ]
+        return digest(Form(rows, self._named(sight.tokens)).render(sight.now_s))
+
+    def learn_providers(self, last: Sight) -> None:
+        """Note who is who, from the end of a fault-free life."""
+        facts = self._ledger(last)
+        known = {one.name for one in facts.providers}
+        tools = {effect.provider for effect in facts.effects} - known
+        self.forgetful = frozenset(tools | (known - facts.deduplicating))
+        self.answering = facts.answering
 
     def instants(self, sight: Sight) -> list[float]:
         """Stored instants of virtual time, in epoch seconds, ascending."""
@@ -85,6 +117,20 @@ class Evidence:
             if first.setdefault((arrival.provider, arrival.key), asked) != asked:
                 return asked
         return None
+
+    def in_flight(self, sight: Sight) -> tuple[str, ...]:
+        """The providers of the requests that are on their way, oldest first."""
+        return self._ledger(sight).in_flight
+
+    def attempts(self, sight: Sight, incarnation: int) -> dict[LogicalKey, int]:
+        """How often each request of a life (1 for the first) has reached its provider, unread or not."""
+        mask = self.mask(sight.tokens)
+        asked = (
+            self.oracle.request(arrival, mask)
+            for arrival in self._ledger(sight).arrivals
+            if arrival.incarnation == incarnation
+        )
+        return dict(sorted(collections.Counter(asked).items()))
 
     def arrivals(self, sight: Sight, incarnation: int) -> dict[str, int]:
         """How many requests of a life (1 for the first) have reached each provider."""
@@ -127,6 +173,8 @@ class Evidence:
                 tuple(ledger.intents()),
                 providers,
                 frozenset(one.name for one in providers if json.loads(one.contract).get("dedup") != "none"),
+                tuple(held.provider for held in ledger.in_flight()),
+                frozenset(one.name for one in providers if json.loads(one.contract).get("lookup", "none") != "none"),
             )
             self._facts.put(picture.key, known)
         return known

@@ -16,6 +16,7 @@ from pytest_once.evidence import Evidence
 from pytest_once.explorer import Explorer
 from pytest_once.faults import Schedule
 from pytest_once.graph import Found, Graph
+from pytest_once.impossible import diagnose
 from pytest_once.incarnation import ForkUnavailable
 from pytest_once.judgement import Finding
 from pytest_once.life import Life
@@ -131,12 +132,20 @@ class Exploration:
             crash_diameter=graph.crash_diameter,
             intended=evidence.oracle.intended,
             violations=violations,
+            impossible=self._impossible(evidence, graph, verdict),
             boundaries=recorded.boundaries,
             matrix=matrix.rows(graph, recorded, needs_time=self._needs_time),
             assumptions=self._assumptions(evidence, recorded),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
         )
+
+    @staticmethod
+    def _impossible(evidence: Evidence, graph: Graph, verdict: Verdict) -> str:
+        """Why no code could do better under these contracts, if that can be shown."""
+        if verdict not in (Verdict.DUPLICATE, Verdict.OMISSION, Verdict.STUCK, Verdict.ESCALATED):
+            return ""
+        return str(diagnose(graph, evidence.oracle, evidence.forgetful, evidence.answering) or "")
 
     def _confirm(self, recording: Recording, graph: Graph) -> tuple[Violation, ...]:
         """Replay what was found with real SIGKILL: the shortest for each verdict and key, then its variants."""

@@ -19,10 +19,10 @@ from pytest_once.boundaries import Boundary
 from pytest_once.checks import Verdict
 from pytest_once.events import Listener, Progress, ViolationFound
 from pytest_once.evidence import Evidence
-from pytest_once.faults import DUPLICATE, END, LifePlan, PlannedFault, Schedule, mark_of
+from pytest_once.faults import DELIVER, DUPLICATE, END, KINDS, OPTION, LifePlan, PlannedFault, Schedule, mark_of
 from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
-from pytest_once.judgement import Finding, judge_end, judge_moment
+from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_live
 from pytest_once.scenario import Expectations, Limits
 from pytest_once.trouble import (
@@ -50,7 +50,7 @@ COMPARED_STATES = 20
 """How many of the states found last are compared at a limit, to name what keeps changing."""
 
 Plan = tuple[tuple[int, str, bool], ...]
-"""Soft faults of one life by position: (index of the boundary, fault, whether it lasts)."""
+"""What happens in one life by position: (index of the boundary; fault, "option:2" or "deliver:1"; whether it lasts)."""
 
 
 @dataclass(slots=True)
@@ -136,6 +136,8 @@ class Explorer:
             sight.now_s,
             self.evidence.occurring(sight),
             self.evidence.counts(sight),
+            self.evidence.in_flight(sight),
+            self.evidence.view(sight),
         )
         if known == len(self.graph.nodes):
             self.graph.nodes.append(node)
@@ -170,9 +172,24 @@ class Explorer:
                 if bound := self._limit_reached():
                     self.graph.bound = bound
                     break
+            self._let_arrive(node, picture, after_s)
         if node.parent is not None and not self.graph.time_matters:
             self._try_much_later(node, picture, bases)
         self.shelf.drop(node.picture)
+
+    def _let_arrive(self, node: Node, picture: Picture, after_s: float) -> None:
+        """Requests that are on their way may arrive while no process lives."""
+        for number in range(1, 1 + len(self.evidence.in_flight(Sight(picture, node.now_s, node.tokens)))):
+            step = LifePlan(after_s=after_s, deliver=number)
+            self.stage.put(picture)
+            now_s = node.now_s + after_s
+            self.stage.deliver(number, now_s)
+            sight = Sight(self.stage.world.take(), now_s, node.tokens)
+            finding = judge_moment(self.evidence, sight)
+            if finding is not None:
+                self._violated(finding, (*self.graph.path(node.number), step))
+                continue
+            self._arrive(sight, node.deliveries, crashes=node.crashes, faults=node.faults + 1, parent=node, life=step)
 
     def _try_much_later(self, node: Node, picture: Picture, bases: list[Life]) -> None:
         """Times are compared by order, so what code makes of their age is not seen: look whether it makes anything."""
@@ -198,33 +215,52 @@ class Explorer:
         return tuple(boundary.anchor for boundary in life.boundaries), claim, tuple(counts.items())
 
     def _plans(self, node: Node, base: Life, live: Callable[[Plan], Life], after_s: float) -> Iterator[Plan]:
-        """Live each plan of soft faults in turn, fewest faults first; yields it afterwards."""
+        """Live each plan of soft faults, choices and arrivals in turn, shortest first; yields it afterwards."""
         waiting: list[tuple[Plan, Life]] = [((), base)]
         while waiting:
             plan, life = waiting.pop(0)
-            if len(plan) >= self.limits.soft_faults:
+            for index, fault in self._moves(plan, life):
+                boundary = life.passages[index].boundary
+                once = (*plan, (index, fault, False))
+                after = live(once)
+                onward = self._follow_up(node, after, once, after_s, like=life)
+                if node.parent is None and not plan and fault in KINDS:
+                    self.graph.matrix[index, fault] = onward
+                waiting.append((once, after))
+                yield once
+                if fault in KINDS and self._called_again(after, boundary, index, fault):
+                    lastingly = (*plan, (index, fault, True))
+                    after = live(lastingly)
+                    self._follow_up(node, after, lastingly, after_s, like=life)
+                    waiting.append((lastingly, after))
+                    yield lastingly
+
+    def _moves(self, plan: Plan, life: Life) -> Iterator[tuple[int, str]]:
+        """What else may happen in a life after the last step of its plan: (index of the boundary, what)."""
+        last, latest = (plan[-1][0], plan[-1][1]) if plan else (-1, "")
+        lasting = {life.passages[index].boundary.provider for index, _, lasts in plan if lasts}
+        faults = sum(fault in KINDS for _, fault, _ in plan)
+        chosen = sum(fault.startswith(OPTION) for _, fault, _ in plan)
+        for index, passage in enumerate(life.passages):
+            boundary, sight = passage.boundary, passage.sight
+            if index < last or (index == last and not latest.startswith(DELIVER)) or sight is None:
                 continue
-            lasting = {life.passages[index].boundary.provider for index, _, lasts in plan if lasts}
-            for index, passage in enumerate(life.passages):
-                boundary = passage.boundary
-                if (plan and index <= plan[-1][0]) or boundary.provider in lasting:
-                    continue
-                for fault in boundary.faults:
-                    if fault not in self.limits.fault_kinds:
-                        continue
-                    once = (*plan, (index, fault, False))
-                    after = live(once)
-                    onward = self._follow_up(node, after, once, after_s, like=life)
-                    if node.parent is None and not plan:
-                        self.graph.matrix[index, fault] = onward
-                    waiting.append((once, after))
-                    yield once
-                    if self._called_again(after, boundary, index, fault):
-                        lastingly = (*plan, (index, fault, True))
-                        after = live(lastingly)
-                        self._follow_up(node, after, lastingly, after_s, like=life)
-                        waiting.append((lastingly, after))
-                        yield lastingly
+            held = self.evidence.in_flight(sight)
+            # Only a provider sees that a request has arrived, so another moment would show nothing else.
+            for number, provider in enumerate(held, 1):
+                if provider == boundary.provider:
+                    yield index, f"{DELIVER}:{number}"
+            if len(boundary.options) > 1 and chosen >= self.limits.choices:
+                self.graph.bound = f"choices={self.limits.choices}"
+                continue
+            for number in range(1, len(boundary.options)):
+                yield index, f"{OPTION}:{number}"
+            if faults >= self.limits.soft_faults or boundary.provider in lasting:
+                continue
+            for fault in boundary.faults:
+                kept = KINDS[fault].held
+                if fault in self.limits.fault_kinds and not (kept and len(held) + kept > self.limits.in_flight):
+                    yield index, fault
 
     @staticmethod
     def _called_again(life: Life, boundary: Boundary, index: int, fault: str) -> bool:
@@ -249,7 +285,7 @@ class Explorer:
             finding = judge_moment(self.evidence, sight)
             if finding is not None:
                 # What has happened cannot be undone: no need to kill it here.
-                return self._violated(finding, (*path, LifePlan(faults, None, after_s)), life)
+                return self._violated(finding, (*path, LifePlan(faults, None, after_s)))
             number = self._arrive(
                 sight,
                 node.deliveries,
@@ -268,7 +304,11 @@ class Explorer:
         schedule = (*path, ended)
         if not isinstance(life.ending, Ended):
             return self._trouble(life, schedule)
-        finding = judge_moment(self.evidence, last) or judge_end(self.evidence, self.expectations, last, life.ending)
+        finding = (
+            judge_moment(self.evidence, last)
+            or judge_end(self.evidence, self.expectations, last, life.ending)
+            or judge_attempts(self.evidence, self.expectations, last, node.lives)
+        )
         check_announced(self.evidence, life, node.lives)
         if life.ending.incarnation_was_read:
             raise Unexplorable(
@@ -277,7 +317,7 @@ class Explorer:
                 "two states can be taken for the same; decide on what is stored instead",
             )
         if finding is not None:
-            return self._violated(finding, schedule, life)
+            return self._violated(finding, schedule)
         faults = node.faults + len(ended.faults)
         claim = life.ending.claim
         self.graph.crash_points += 1
@@ -313,18 +353,22 @@ class Explorer:
         else:
             assert isinstance(ending, Died)
             detail = died_message(ending, life)
-        onward = self._violated(Finding(Verdict.INCONCLUSIVE, None, None, None, detail), schedule, life)
+        onward = self._violated(Finding(Verdict.INCONCLUSIVE, None, None, None, detail), schedule)
         if self._hung >= 3:
             self.graph.bound = "three incarnations hung"
             self._waiting.clear()
         return onward
 
-    def _violated(self, finding: Finding, lives: tuple[LifePlan, ...], life: Life) -> Onward:
+    def _violated(self, finding: Finding, lives: tuple[LifePlan, ...]) -> Onward:
         schedule = Schedule(lives)
         hit = tuple(
             step
             for plan in lives
-            for step in (*(str(fault) for fault in plan.faults), *((f"x@{plan.crash}",) if plan.crash else ()))
+            for step in (
+                *(str(fault) for fault in plan.faults),
+                *((f"x@{plan.crash}",) if plan.crash else ()),
+                *((f"d{plan.deliver}",) if plan.deliver else ()),
+            )
         )
         self.graph.findings.append((finding, schedule, hit))
         self.listener(ViolationFound(str(finding.verdict), str(finding.key or ""), str(schedule)))
@@ -359,25 +403,33 @@ class Explorer:
 
 
 def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
-    """Director for a plan: faults at their positions; pictures only where something may be new."""
+    """Director for a plan: its steps at their positions; pictures only where something may be new."""
     if not plan:
         return let_live
-    at = {index: fault for index, fault, _ in plan}
+    at = {index: (fault, lasts) for index, fault, lasts in plan if fault in KINDS}
+    options = {index: _number(fault) for index, fault, _ in plan if fault.startswith(OPTION)}
+    deliveries: dict[int, int] = {}
+    for index, fault, _ in plan:
+        if fault.startswith(DELIVER):
+            deliveries[index] = _number(fault)
     look_from = plan[-1][0]
     lasting: dict[str | None, str] = {}
-    lasts = {index: lasts for index, _, lasts in plan}
 
     def direct(index: int, boundary: Boundary) -> Decision:
-        fault = at.get(index)
-        if fault is not None and lasts[index]:
+        fault, lasts = at.get(index, (None, False))
+        if fault is not None and lasts:
             lasting[boundary.provider] = fault
-        if fault is None and boundary.provider is not None:
+        if fault is None:
             fault = lasting.get(boundary.provider)
         if fault not in boundary.faults:
             fault = None
-        return Decision(fault=fault, look=index >= look_from)
+        return Decision(fault, False, index >= look_from, options.get(index, 0), deliveries.get(index, 0))
 
     return direct
+
+
+def _number(step: str) -> int:
+    return int(step.partition(":")[2])
 
 
 def _planned(life: Life, plan: Plan) -> tuple[PlannedFault, ...]:

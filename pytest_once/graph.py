@@ -27,6 +27,9 @@ class Onward:
 class Node:
     """A state. lives: incarnations before it on the shortest known path; the path itself is (parent, life).
 
+    in_flight: providers of the requests on their way. view: digest of what a process can find out there, where that
+    is less than the state ("" where it does not matter).
+
     after: seconds that passed before a restart -> where a life without faults then leads. onward: the first of these.
     """
 
@@ -41,6 +44,8 @@ class Node:
     now_s: float
     tokens: frozenset[str]
     counts: Counts
+    in_flight: tuple[str, ...] = ()
+    view: str = ""
     expanded: bool = False
     onward: Onward | None = None
     after: dict[float, Onward] = field(default_factory=dict)

@@ -85,6 +85,22 @@ def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended
     return None
 
 
+def judge_attempts(evidence: Evidence, expectations: Expectations, last: Sight, number: int) -> Finding | None:
+    """Requests that reached a provider in one life (0 for the first) against the attempts that were allowed."""
+    allowed = expectations.attempts
+    for key, n in evidence.attempts(last, number + 1).items() if allowed is not None else ():
+        if allowed is not None and n > allowed:
+            return Finding(
+                Verdict.TOO_MANY_ATTEMPTS,
+                key,
+                allowed,
+                n,
+                f"{n} attempts reached the provider within one incarnation; attempts={allowed} allows {allowed}. A "
+                "client or a transport below the code sends again by itself: switch that off, or count it in",
+            )
+    return None
+
+
 def stuck(evidence: Evidence, counts: Counts, rounds: int) -> Finding:
     """Liveness: lives without faults come back to the same state after so many rounds and never complete."""
     missing = evidence.oracle.missing(counts)

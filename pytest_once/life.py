@@ -11,6 +11,7 @@ from typing import Any
 from pytest_once.boundaries import GO, Boundary, Order
 from pytest_once.canonical import Naming, masked_text
 from pytest_once.clock import WINDOW_S
+from pytest_once.faults import OPTION
 from pytest_once.incarnation import At, Channel, Died, Ended, Hung, Incarnation, Misuse, Request
 from pytest_once.world import Picture, World
 
@@ -43,13 +44,19 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A boundary that was reached, the fault ordered there, and what the world was before it, if that was looked at."""
+    """A boundary that was reached, the fault ordered there, and what the world was before it, if that was looked at.
+
+    fault: also an option other than the first ("option:2"). delivered: the request on its way that arrived just
+    before (1: the oldest), 0 for none; undelivered: the world before that.
+    """
 
     boundary: Boundary
     fault: str | None
     picture: Picture | None
     now_s: float
     tokens: frozenset[str]
+    delivered: int = 0
+    undelivered: Picture | None = None
 
     @property
     def sight(self) -> Sight | None:
@@ -84,11 +91,16 @@ class Looped:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """fault: soft fault to perform here. kill: SIGKILL before the boundary instead. look: take a picture first."""
+    """fault: soft fault to perform here. kill: SIGKILL before the boundary instead. look: take a picture first.
+
+    option: at a choice, which option to take. deliver: the request on its way that arrives first (1: the oldest).
+    """
 
     fault: str | None = None
     kill: bool = False
     look: bool = True
+    option: int = 0
+    deliver: int = 0
 
 
 Director = Callable[[int, Boundary], Decision]
@@ -104,7 +116,8 @@ class Stage:
     """Where lives are lived: the body, its world, and what the parent can do for a child.
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
-    state_of: tells states apart; until it is known which values are volatile, by their bytes.
+    deliver(number, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
+    values are volatile, by their bytes.
     """
 
     body: Body
@@ -113,6 +126,7 @@ class Stage:
     life_timeout_s: float
     max_boundaries: int
     services: Mapping[str, Callable[[Any], Any]]
+    deliver: Callable[[int, float], None]
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
     lives: int = 0
     modules: frozenset[str] = frozenset()
@@ -176,8 +190,15 @@ class Stage:
             boundary = _plain(message.boundary, tokens, occurrences)
             linecache.getlines(boundary.site.file)  # or each child would read the file anew
             decision = direct(len(life.passages), boundary)
+            undelivered = None
+            if decision.deliver:
+                undelivered = self.world.take()
+                self.deliver(decision.deliver, message.now_s)
             picture = self.world.take() if decision.look else None
-            life.passages.append(Passage(boundary, decision.fault, picture, message.now_s, tokens))
+            fault = f"{OPTION}:{decision.option}" if decision.option else decision.fault
+            life.passages.append(
+                Passage(boundary, fault, picture, message.now_s, tokens, decision.deliver, undelivered)
+            )
             if decision.kill:
                 child.kill()
                 return life
@@ -185,7 +206,7 @@ class Stage:
                 child.kill()
                 life.ending = Looped(max_boundaries, self._still_new(life))
                 return life
-            child.answer(GO if decision.fault is None else Order(decision.fault))
+            child.answer(GO if fault is None else Order(decision.fault, decision.option))
         life.ending = message
         if isinstance(message, Ended):
             self.modules |= frozenset(message.modules)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -152,6 +152,44 @@ class Once:
         """A named crash point."""
         _must_be_text("once.boundary", name=name)
         announce("point", name)
+
+    def choose(self, name: str, options: Sequence[T]) -> T:
+        """A choice the environment makes; every option is explored, at every place where the choice is met.
+
+        The first option is what happens undisturbed: in the recording, in a plain run, and once the faults stop.
+        Options are told apart by number; the report shows their repr. Raises ScenarioError if there is none.
+        """
+        _must_be_text("once.choose", name=name)
+        given = tuple(options)
+        if not given:
+            raise ScenarioError(f"once.choose({name!r}): give at least one option")
+        return given[
+            announce(
+                "choice", name, options=tuple(option if isinstance(option, str) else repr(option) for option in given)
+            ).option
+        ]
+
+    def agent(
+        self,
+        tool: Callable[P, T],
+        *,
+        calls: int = 2,
+        call_id: str | None = None,
+        reworded: Mapping[str, Any] | None = None,
+        gives_up: tuple[type[BaseException], ...] = (),
+    ) -> Callable[P, T | None]:
+        """Play a model around a tool, sync or async: it stops, repeats the call, alters it, or asks again.
+
+        Returns a callable that takes the tool's arguments and explores every way to call it up to `calls` times in
+        one incarnation. call_id: name of the tool's parameter that receives an id per call ("call_1", ...); with it,
+        a repetition under the same id is tried as well. reworded: arguments that a rewording model changes, such as
+        {"note": "as asked"}; the intent stays the same. gives_up: exceptions of the tool after which the model may end
+        its turn as if nothing was wrong; any other exception that it does not answer with a repetition is raised.
+        See `pytest_once.agent`.
+        """
+        from pytest_once.agent import played
+
+        return played(self.choose, tool, calls=calls, call_id=call_id, reworded=reworded or {}, gives_up=gives_up)
 
     # -- what is intended ----------------------------------------------------------------------------
 

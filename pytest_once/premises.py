@@ -73,6 +73,13 @@ class Premises:
             self._address = self._server.address(self._token, self.ledger_path)
         return self._address
 
+    def deliver(self, number: int, now_s: float) -> None:
+        """Let a request on its way arrive (1: the oldest) at a virtual instant; nobody hears the answer."""
+        from once_fakes.provider import deliver
+
+        self.once.ledger.set_now(now_s)
+        deliver(self.once.ledger, number)
+
     def printed(self) -> str:
         """What the last incarnation printed."""
         try:

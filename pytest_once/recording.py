@@ -86,6 +86,7 @@ class Recorder:
             output=premises.output,
             life_timeout_s=self.limits.life_timeout_s,
             max_boundaries=self.limits.max_boundaries,
+            deliver=premises.deliver,
             services={"serve": lambda _: premises.serve(), "track": self._track},
         )
 
@@ -162,6 +163,7 @@ class Recorder:
                 "random values or the date; seed or inject them in the test",
             )
         check_announced(evidence, first, 0)
+        evidence.learn_providers(first.last)
         evidence.oracle = build_oracle(
             self.expectations,
             evidence.intents(first.last),

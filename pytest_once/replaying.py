@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_once.boundaries import Boundary
-from pytest_once.checks import Counts, Verdict
+from pytest_once.checks import Counts, LogicalKey, Verdict
 from pytest_once.evidence import Evidence
 from pytest_once.explorer import RESTART_S
-from pytest_once.faults import END, LifePlan, Schedule, mark_of
+from pytest_once.faults import DELIVER, END, OPTION, LifePlan, Schedule, mark_of
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
-from pytest_once.judgement import Finding, judge_end, judge_moment, stuck
+from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment, stuck
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage
 from pytest_once.report import LifeStory, Step
 from pytest_once.scenario import Expectations
@@ -45,17 +45,27 @@ class _Script:
 
     def direct(self, index: int, boundary: Boundary) -> Decision:
         mark = mark_of(boundary)
+        fault = self._lasting.get(boundary.provider)
+        option = deliver = 0
+        for planned in self.plan.faults:
+            if planned.mark != mark:
+                continue
+            name, _, number = planned.fault.partition(":")
+            if name == DELIVER:
+                deliver = int(number)
+            elif name == OPTION and int(number) < len(boundary.options):
+                option = int(number)
+            elif planned.fault in boundary.faults:
+                fault = planned.fault
+                if planned.lasting:
+                    self._lasting[boundary.provider] = fault
+            else:
+                continue
+            self.hit.append(mark)
         if mark == self.plan.crash:
             self.hit.append(mark)
-            return Decision(kill=True)
-        for fault in self.plan.faults:
-            if fault.mark == mark and fault.fault in boundary.faults:
-                self.hit.append(mark)
-                if fault.lasting:
-                    self._lasting[boundary.provider] = fault.fault
-                return Decision(fault=fault.fault)
-        lasting = self._lasting.get(boundary.provider)
-        return Decision(fault=lasting if lasting in boundary.faults else None)
+            return Decision(kill=True, deliver=deliver)
+        return Decision(fault if fault in boundary.faults else None, option=option, deliver=deliver)
 
 
 def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: Sight, schedule: Schedule) -> Replayed:
@@ -67,6 +77,12 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
     completed = False
     idle = [evidence.digest(root)]
     for number, plan in enumerate(schedule.lives):
+        if plan.deliver:
+            before = evidence.counts(sight)
+            sight = _arrived(stage, evidence, schedule, sight, plan)
+            findings += _first([judge_moment(evidence, sight)])
+            story.append(LifeStory(number + 1, (), ARRIVED, False, None, _grown(before, evidence.counts(sight))))
+            continue
         start_s = sight.now_s + (RESTART_S + plan.after_s if number else 0.0)
         script = _Script(plan)
         life = stage.live(Birth(number, 0, start_s), sight.tokens, script.direct, kill_at_end=plan.crash == END)
@@ -75,6 +91,7 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
         findings += _first(judge_moment(evidence, seen) for seen in life.sights if seen is not None)
         if isinstance(life.ending, Ended) and plan.crash != END:
             findings += _first([judge_end(evidence, expectations, life.last, life.ending)])
+            findings += _first([judge_attempts(evidence, expectations, life.last, number)])
             completed |= life.ending.claim in ("done", "failed", "unknown")
         findings += _first([_trouble(life)])
         undisturbed = plan.crash is None and not plan.faults
@@ -91,6 +108,22 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
     if needs_time:
         findings = [finding for finding in findings if finding.verdict is not Verdict.STUCK]
     return Replayed(tuple(findings), tuple(story), sight, needs_time)
+
+
+ARRIVED = "a request that was still on its way arrives; nobody hears the answer"
+
+
+def _arrived(stage: Stage, evidence: Evidence, schedule: Schedule, sight: Sight, plan: LifePlan) -> Sight:
+    """The world after a request on its way has arrived. Raises Misfit."""
+    if plan.deliver > len(evidence.in_flight(sight)):
+        raise Misfit(
+            f"schedule {schedule} does not fit this code any more: no request number {plan.deliver} was on its way "
+            "when one should have arrived; run --once-chaos to explore anew"
+        )
+    stage.settle()
+    now_s = sight.now_s + plan.after_s
+    stage.deliver(plan.deliver, now_s)
+    return Sight(stage.world.take(), now_s, sight.tokens)
 
 
 PATIENCE = 12
@@ -152,6 +185,13 @@ def _check_fit(script: _Script, number: int, life: Life, schedule: Schedule) -> 
         )
 
 
+Grown = tuple[tuple[LogicalKey, int], ...]
+
+
+def _grown(before: Counts, now: Counts) -> Grown:
+    return tuple((key, n) for key, n in now.items() if n != before.get(key, 0))
+
+
 def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: Counts) -> LifeStory:
     counts = dict(before)
     steps: list[Step] = []
@@ -159,9 +199,15 @@ def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: C
     killed = plan.crash is not None
     for index, (passage, after) in enumerate(zip(life.passages, ends, strict=True)):
         stopped_here = killed and plan.crash != END and index == len(life.passages) - 1
+        arrived: Grown = ()
+        if passage.delivered and passage.sight is not None:
+            now = evidence.counts(passage.sight)
+            arrived, counts = _grown(counts, now), dict(now)
+        follower = life.passages[index + 1] if index + 1 < len(life.passages) else None
+        if follower is not None and follower.undelivered is not None:
+            after = Sight(follower.undelivered, follower.now_s, follower.tokens)
         now = counts if after is None or stopped_here else evidence.counts(after)
-        grown = tuple((key, n) for key, n in now.items() if n != counts.get(key, 0))
-        steps.append(Step(passage.boundary, passage.fault, grown))
+        steps.append(Step(passage.boundary, passage.fault, _grown(counts, now), passage.delivered > 0, arrived))
         counts = dict(now)
     site = life.ending.site if isinstance(life.ending, Ended) and life.ending.error else None
     return LifeStory(number + 1, tuple(steps), _ending(plan, life), killed, site)

@@ -15,23 +15,30 @@ from pytest_once.site import Site
 class Step:
     """One boundary in a story: what the process did there, what was done to it, and what came of it.
 
-    fault: soft fault performed, or None. effects: keys whose count changed, with the new count.
+    fault: soft fault performed, or option chosen, or None. effects: keys whose count changed, with the new count.
+    arrived: a request that was on its way arrived just before; arrived_effects: what came of that.
     """
 
     boundary: Boundary
     fault: str | None
     effects: tuple[tuple[LogicalKey, int], ...]
+    arrived: bool = False
+    arrived_effects: tuple[tuple[LogicalKey, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LifeStory:
-    """One incarnation as told to a person. ending: how it ended, in words; site: where, when known."""
+    """One incarnation as told to a person. ending: how it ended, in words; site: where, when known.
+
+    effects: what came of an arrival while no process lived; such a story has no steps.
+    """
 
     number: int
     steps: tuple[Step, ...]
     ending: str
     killed: bool
     site: Site | None = None
+    effects: tuple[tuple[LogicalKey, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,14 @@ class Report:
     the exploration could not begin, "replay" when one schedule was replayed.
     soft_faults, fault_kinds: how many per incarnation were explored besides any number of crashes, and which.
     states, runs, crash_points: how much was looked at; crash_diameter: most crashes on a shortest path to a state.
-    intended: logical key -> count. problem: why no answer could be given, with the remedy; "" otherwise.
+    intended: logical key -> count. impossible: why no code could do better under these contracts; "" if that was not
+    shown. problem: why no answer could be given, with the remedy; "" otherwise.
     """
 
     name: str
     verdict: Verdict
     coverage: str
+    impossible: str = ""
     bound: str = ""
     profile: str = "standard"
     soft_faults: int = 0

@@ -34,6 +34,7 @@ class Expectations:
     definite_failure: exception classes which say "certainly no effect".
     redeliver: how often the call is delivered again after completion.
     restart_after_s: seconds that may pass before a restart; each is explored.
+    attempts: how many requests of one kind and payload may reach a provider in one incarnation; None for any number.
     ignore: columns and files that are no part of the state ("tasks.attempts", "*.log").
     """
 
@@ -44,10 +45,13 @@ class Expectations:
     redeliver: int = 1
     restart_after_s: tuple[float, ...] = (0.0,)
     ignore: tuple[str, ...] = ()
+    attempts: int | None = None
 
     def __post_init__(self) -> None:
         if self.redeliver < 0:
             raise ScenarioError(f"redeliver={self.redeliver}: a call is redelivered 0 times or more")
+        if self.attempts is not None and self.attempts < 0:
+            raise ScenarioError(f"attempts={self.attempts}: 0 or more attempts are allowed")
         if not self.restart_after_s:
             raise ScenarioError('restart_after is empty: give at least one delay, such as ("0s",)')
         for name, count in self.keys.items():
@@ -62,7 +66,8 @@ class Limits:
     """How far to look. Every limit that bites is named in the report, and makes the answer unknown.
 
     soft_faults: per incarnation. fault_kinds: names from pytest_once.faults.KINDS. in_flight: requests that may be
-    on their way at the same time, to arrive late or never.
+    on their way at the same time, to arrive late or never. choices: options other than the first that may be chosen in
+    one incarnation.
     deadline_s: seconds for the whole exploration. life_timeout_s: seconds that an incarnation may be silent.
     max_boundaries: per incarnation; past it, the incarnation is taken to loop.
     """
@@ -71,6 +76,7 @@ class Limits:
     soft_faults: int = 1
     fault_kinds: tuple[str, ...] = STANDARD_FAULTS
     in_flight: int = 1
+    choices: int = 8
     max_states: int = 5000
     deadline_s: float = 300.0
     life_timeout_s: float = 10.0
@@ -86,7 +92,7 @@ class Limits:
             raise ScenarioError(f"soft_faults={self.soft_faults}: give 0 or more per incarnation")
         if self.in_flight < 0:
             raise ScenarioError(f"in_flight={self.in_flight}: 0 or more requests may be on their way")
-        for name in ("max_states", "deadline_s", "life_timeout_s", "max_boundaries"):
+        for name in ("max_states", "deadline_s", "life_timeout_s", "max_boundaries", "choices"):
             if not getattr(self, name) > 0:
                 raise ScenarioError(f"{name}={getattr(self, name)!r}: a limit is greater than 0")
 
@@ -131,6 +137,8 @@ _MARKER_ARGUMENTS = (
     "workers",
     "max_states",
     "deadline",
+    "attempts",
+    "in_flight",
 )
 
 
@@ -154,6 +162,8 @@ def from_marker(args: tuple[Any, ...], kwargs: Mapping[str, Any], limits: Limits
         limits = replace(limits, fault_kinds=_texts("faults", given.pop("faults") or ()))
     if "soft_faults" in given:
         limits = replace(limits, soft_faults=_whole("soft_faults", given.pop("soft_faults")))
+    if "in_flight" in given:
+        limits = replace(limits, in_flight=_whole("in_flight", given.pop("in_flight")))
     if "max_states" in given:
         limits = replace(limits, max_states=_whole("max_states", given.pop("max_states")))
     if "deadline" in given:
@@ -172,6 +182,7 @@ def from_marker(args: tuple[Any, ...], kwargs: Mapping[str, Any], limits: Limits
                 seconds(text) for text in _sequence("restart_after", given.get("restart_after", ("0s",)))
             ),
             ignore=_texts("ignore", given.get("ignore", ())),
+            attempts=None if given.get("attempts") is None else _whole("attempts", given["attempts"]),
         ),
         limits,
     )

@@ -90,7 +90,7 @@ def check_announced(evidence: Evidence, life: Life, number: int) -> None:
     for passage in life.passages:
         provider = passage.boundary.provider
         if provider in arrived:
-            arrived[provider] -= 1 if passage.fault is None else KINDS[passage.fault].arrivals
+            arrived[provider] -= KINDS[passage.fault].arrivals if passage.fault in KINDS else 1
     for provider, unannounced in arrived.items():
         for passage, after in zip(life.passages, life.sights[1:], strict=True):
             if unannounced > 0 and passage.boundary.kind == "tool" and passage.boundary.provider not in arrived:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_once.checks import Verdict
+from pytest_once.checks import LogicalKey, Verdict
 from pytest_once.faults import KINDS, STANDARD_FAULTS, Schedule, told_as
 from pytest_once.report import LifeStory, MatrixRow, Report, Step, Violation
 from pytest_once.site import Site, shown_path
@@ -28,6 +28,7 @@ _WHY = {
     Verdict.ESCALATED: "The process gives up and says so: safe, but somebody has to finish the work.",
     Verdict.FALSE_FAILURE: "The caller is told that nothing happened, and acts on it.",
     Verdict.CONFLICT_MISSED: "Another request was taken for a repetition, and swallowed.",
+    Verdict.TOO_MANY_ATTEMPTS: "The provider sees more attempts than the code is said to make.",
 }
 
 _REMEDY = {
@@ -38,6 +39,7 @@ _REMEDY = {
     Verdict.STUCK: "What an earlier incarnation left half done must be finished, or released, by the next one.",
     Verdict.FALSE_FAILURE: "A lost answer is no failure: ask the provider, or say that it is unknown (blocked=).",
     Verdict.CONFLICT_MISSED: "Store what was asked for beside its key, and refuse the key for anything else.",
+    Verdict.TOO_MANY_ATTEMPTS: "Set the retries of every layer (client, transport, framework), and leave them to one.",
 }
 
 _UNANSWERED = frozenset(map(str, (Verdict.INCONCLUSIVE, Verdict.NONDETERMINISTIC, Verdict.ESCAPED_EFFECT)))
@@ -68,6 +70,8 @@ def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", widt
             for life in report.replayed:
                 lines += _life(life, width)
         return "\n".join(lines)
+    if report.impossible:
+        lines += ["", *_wrapped(report.impossible, width, "", "  ")]
     if report.bound:
         lines += ["", *_wrapped(f"bounded by {report.bound}", width, "", "  ")]
         if not report.violations:
@@ -209,6 +213,8 @@ def _quoted(schedule: Schedule) -> str:
 
 
 def _life(life: LifeStory, width: int) -> list[str]:
+    if not life.steps and life.effects:
+        return [*_wrapped(life.ending, width, "  ", "    "), *_effects(life.effects, width)]
     lines = [f"  incarnation {life.number}"]
     told: list[str] = []
     repeated = 0
@@ -243,10 +249,22 @@ def _again(times: int) -> list[str]:
 
 def _step(step: Step, width: int) -> list[str]:
     place = _short(step.boundary.site)
-    lines = _wrapped(f"{step.boundary.kind:7} {step.boundary.target}  [{place}]", width, "    ", "        ")
-    if step.fault is not None:
+    lines: list[str] = []
+    if step.arrived:
+        lines += _wrapped("! a request that was still on its way arrives", width, "    ", "      ")
+        lines += _effects(step.arrived_effects, width)
+    lines += _wrapped(f"{step.boundary.kind:7} {step.boundary.target}  [{place}]", width, "    ", "        ")
+    if step.boundary.options:
+        chosen = int(step.fault.partition(":")[2]) if step.fault is not None else 0
+        lines += _wrapped(f"> {step.boundary.options[chosen]}", width, "      ", "        ")
+    elif step.fault is not None:
         lines += _wrapped(f"! {step.fault}: {told_as(step.fault)}", width, "      ", "        ")
-    for key, n in step.effects:
+    return lines + _effects(step.effects, width)
+
+
+def _effects(grown: Iterable[tuple[LogicalKey, int]], width: int) -> list[str]:
+    lines: list[str] = []
+    for key, n in grown:
         lines += _wrapped(f"=> effect number {n}: {key}", width, "      ", "         ")
     return lines
 
