@@ -1,4 +1,4 @@
-"""What the providers did: a SQLite file of arrivals, effects, receipts, and what callers were told.
+"""What the providers did: a SQLite file of arrivals, effects, receipts, requests on their way, what callers were told.
 
 The file is part of the world: the controller restores it between incarnations, while a forked child, a server
 process and the controller itself use it. So nobody keeps it open: every operation opens and closes it.
@@ -6,6 +6,7 @@ process and the controller itself use it. So nobody keeps it open: every operati
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sqlite3
@@ -41,7 +42,10 @@ CREATE TABLE receipts(
     provider TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL, status INTEGER NOT NULL,
     body TEXT NOT NULL, effect INTEGER, PRIMARY KEY(provider, key)
 ) WITHOUT ROWID;
-CREATE TABLE in_flight(arrival INTEGER PRIMARY KEY);
+CREATE TABLE in_flight(
+    id INTEGER PRIMARY KEY, provider TEXT NOT NULL, operation TEXT NOT NULL, key TEXT, payload TEXT NOT NULL,
+    request TEXT NOT NULL, incarnation INTEGER NOT NULL
+);
 CREATE TABLE told(
     id INTEGER PRIMARY KEY, arrival INTEGER, provider TEXT NOT NULL, operation TEXT NOT NULL,
     incarnation INTEGER NOT NULL, what TEXT NOT NULL
@@ -50,13 +54,21 @@ CREATE TABLE intents(key TEXT PRIMARY KEY, count INTEGER NOT NULL, provider TEXT
 CREATE TABLE counters(name TEXT PRIMARY KEY, path TEXT NOT NULL, sql TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE memory(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE meta(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-INSERT INTO meta VALUES ('incarnation', 1);
+INSERT INTO meta VALUES ('incarnation', 1), ('now_s', 0.0);
 """
 
+BETWEEN_LIVES = 0
+"""The incarnation of an arrival that no living process sent: a request held up reached its provider."""
+
+_NOW = "SELECT value FROM meta WHERE name = 'now_s'"
 _INCARNATION = "(SELECT value FROM meta WHERE name = 'incarnation')"
 _ARRIVAL = "id, provider, operation, key, payload, incarnation, outcome, status"
 _EFFECT = "id, provider, operation, logical_key, payload, arrival"
 _RECEIPT = "provider, key, fingerprint, status, body, effect"
+_HELD = "id, provider, operation, key, payload, request, incarnation"
+
+# What a request is recognised by must be kept, whoever may read the ledger; these are for the provider's eyes only.
+_SECRET_HEADER = re.compile("authorization|cookie|api-?key|token|secret|password|signature")
 
 # In order of execution within a provider, not of values: random ones are later renamed by first occurrence.
 _STATE = (
@@ -65,11 +77,7 @@ _STATE = (
         "receipts",
         "SELECT provider, key, fingerprint, status, body FROM receipts ORDER BY provider, effect, key",
     ),
-    (
-        "in_flight",
-        "SELECT provider, operation, key, payload FROM in_flight JOIN arrivals ON arrivals.id = arrival"
-        " ORDER BY arrival",
-    ),
+    ("in_flight", "SELECT provider, operation, key, payload FROM in_flight ORDER BY id"),
     ("memory", "SELECT name, value FROM memory ORDER BY name"),
 )
 
@@ -89,7 +97,7 @@ class Arrival:
     """One request that reached a provider.
 
     key: the client's idempotency key, if any; payload: canonical JSON; incarnation: 1-based life of the
-    process; outcome: executed, replayed, refused or in_flight; status: HTTP status of the answer.
+    process, or BETWEEN_LIVES; outcome: executed, replayed or refused; status: HTTP status of the answer.
     """
 
     id: int
@@ -124,6 +132,23 @@ class Receipt:
     status: int
     body: str
     effect: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A request on its way: it arrives later, or never.
+
+    key: the client's idempotency key, if any. payload: canonical JSON of what the contract will look at. request:
+    what arrives, as `Ledger.hold` got it, without credentials. incarnation: 1-based life that sent it.
+    """
+
+    id: int
+    provider: str
+    operation: str
+    key: str | None
+    payload: str
+    request: dict[str, Any]
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +214,9 @@ class LedgerReader(ABC):
         rows = self._rows(f"SELECT {_RECEIPT} FROM receipts ORDER BY provider, key")
         return [Receipt(*row) for row in rows]
 
-    def in_flight(self) -> list[Arrival]:
-        """Arrivals begun and not answered yet, in order."""
-        sql = f"SELECT {_ARRIVAL} FROM arrivals WHERE id IN (SELECT arrival FROM in_flight) ORDER BY id"
-        return [Arrival(*row) for row in self._rows(sql)]
+    def in_flight(self) -> list[Held]:
+        """Requests on their way, the oldest first."""
+        return [_held(row) for row in self._rows(f"SELECT {_HELD} FROM in_flight ORDER BY id")]
 
     def told(self) -> list[Told]:
         """What callers were told, in order."""
@@ -215,6 +239,10 @@ class LedgerReader(ABC):
     def incarnation(self) -> int:
         """The number of the current life, 1 for the first."""
         return int(self._rows(f"SELECT {_INCARNATION}")[0][0])
+
+    def now_s(self) -> float:
+        """The providers' time, in Unix seconds: the one that the process last had when it called one; 0.0 before."""
+        return float(self._rows(_NOW)[0][0])
 
     def state_rows(self) -> list[tuple[str, tuple[Any, ...]]]:
         """The rows that are state, not evidence about its history, as (table, values) in a stable order."""
@@ -334,6 +362,34 @@ class Ledger(LedgerReader):
         with self.transaction() as connection:
             connection.execute("UPDATE meta SET value = ? WHERE name = 'incarnation'", (number,))
 
+    def set_now(self, seconds: float) -> None:
+        """Tell the providers the time, in Unix seconds; it is the time of the process that calls them."""
+        with self.transaction() as connection:
+            connection.execute(
+                "UPDATE meta SET value = ? WHERE name = 'now_s' AND value <> ?", (float(seconds), float(seconds))
+            )
+
+    def hold(self, provider: str, operation: str, request: Mapping[str, Any]) -> None:
+        """Keep a request on its way to the provider; `once_fakes.provider.deliver` lets it arrive.
+
+        request: of an HTTP request "method", "path" (below the provider's address, percent-encoded, with its query),
+        "headers" (name to value) and "body" (bytes); of a plain call "payload" (canonical JSON) and "key" (text or
+        None). Headers that carry credentials are not kept. Raises LookupError if the provider is not declared.
+        """
+        with self.transaction() as connection:
+            declared = find_provider(connection, provider)
+            if declared is None:
+                raise LookupError(f"no provider {provider!r} is declared in {self}")
+            if "payload" in request:
+                key, payload, kept = request["key"] or None, request["payload"], dict(request)
+            else:
+                key, payload, kept = _on_the_wire(request, json.loads(declared.contract).get("key_header", ""))
+            connection.execute(
+                "INSERT INTO in_flight(provider, operation, key, payload, request, incarnation)"
+                f" VALUES (?, ?, ?, ?, ?, {_INCARNATION})",
+                (provider, operation, key, payload, json.dumps(kept, sort_keys=True)),
+            )
+
     def record_call(self, provider: str, operation: str, logical_key: str | None, payload: str) -> Effect:
         """Record the effect of a plain callable, which has no contract: each call is an effect.
 
@@ -376,12 +432,13 @@ def insert_arrival(
     payload: str,
     outcome: str,
     status: int,
+    incarnation: int | None = None,
 ) -> int:
-    """Add an arrival of the current incarnation inside a transaction; returns its id."""
+    """Add an arrival inside a transaction; returns its id. incarnation: None is the current one."""
     cursor = connection.execute(
         "INSERT INTO arrivals(provider, operation, key, payload, incarnation, outcome, status)"
-        f" VALUES (?, ?, ?, ?, {_INCARNATION}, ?, ?)",
-        (provider, operation, key, payload, outcome, status),
+        f" VALUES (?, ?, ?, ?, coalesce(?, {_INCARNATION}), ?, ?)",
+        (provider, operation, key, payload, incarnation, outcome, status),
     )
     return _new_id(cursor)
 
@@ -429,6 +486,53 @@ def store_receipt(connection: sqlite3.Connection, receipt: Receipt) -> None:
             receipt.effect,
         ),
     )
+
+
+def take_held(connection: sqlite3.Connection, number: int) -> Held:
+    """Take the number-th oldest request (1 is the oldest) off its way, inside a transaction.
+
+    Raises LookupError if not so many are on their way.
+    """
+    rows = connection.execute(f"SELECT {_HELD} FROM in_flight ORDER BY id").fetchall()
+    if not 1 <= number <= len(rows):
+        raise LookupError(f"no request number {number} is on its way; there are {len(rows)}, and 1 is the oldest")
+    held = _held(rows[number - 1])
+    connection.execute("DELETE FROM in_flight WHERE id = ?", (held.id,))
+    return held
+
+
+def now_within(connection: sqlite3.Connection) -> float:
+    """The providers' time inside a transaction, in Unix seconds."""
+    return float(connection.execute(_NOW).fetchone()[0])
+
+
+def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | None, str, dict[str, Any]]:
+    """A held HTTP request's idempotency key, what distinguishes it from others, and what is kept of it as JSON."""
+    headers = {name.lower(): value for name, value in request["headers"].items()}
+    body: bytes = request["body"]
+    try:
+        shown: object = body.decode()
+    except UnicodeDecodeError:
+        shown = body
+    # Of the headers only what a contract reads: times and trace ids would make every attempt a state of its own.
+    seen = {"path": request["path"], "content-type": headers.get("content-type", ""), "body": shown}
+    kept = {
+        name: value for name, value in headers.items() if name == key_header.lower() or not _SECRET_HEADER.search(name)
+    }
+    encoded = base64.b64encode(body).decode("ascii")
+    return (
+        headers.get(key_header.lower()) or None,
+        canonical_payload(seen),
+        {"method": request["method"], "path": request["path"], "headers": kept, "body": encoded},
+    )
+
+
+def _held(row: tuple[Any, ...]) -> Held:
+    number, provider, operation, key, payload, text, incarnation = row
+    request = json.loads(text)
+    if "body" in request:
+        request["body"] = base64.b64decode(request["body"])
+    return Held(number, provider, operation, key, payload, request, incarnation)
 
 
 def _new_id(cursor: sqlite3.Cursor) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,7 @@ from pytest_once.ledger import (
     Counter,
     Declared,
     Effect,
+    Held,
     Intent,
     Ledger,
     LedgerSnapshot,
@@ -28,6 +30,7 @@ from pytest_once.ledger import (
     canonical_payload,
     insert_arrival,
     store_receipt,
+    take_held,
 )
 
 
@@ -109,14 +112,86 @@ def test_a_transaction_that_raises_leaves_nothing(ledger: Ledger) -> None:
     assert ledger.arrivals() == []
 
 
-def test_requests_in_flight_are_state_and_name_their_arrival(ledger: Ledger) -> None:
-    """A request that may still take effect distinguishes two worlds that look alike otherwise."""
-    with ledger.transaction() as connection:
-        arrival = insert_arrival(connection, "pay", "refund", key="k", payload="1", outcome="in_flight", status=0)
-        connection.execute("INSERT INTO in_flight VALUES (?)", (arrival,))
+def http_request(body: bytes = b"{}", path: str = "/r", **headers: str) -> dict[str, Any]:
+    return {"method": "POST", "path": path, "headers": headers, "body": body}
 
-    assert [found.id for found in ledger.in_flight()] == [arrival]
-    assert ledger.state_rows() == [("in_flight", ("pay", "refund", "k", "1"))]
+
+def test_requests_in_flight_are_state(ledger: Ledger) -> None:
+    """A request that may still take effect distinguishes two worlds that look alike otherwise."""
+    ledger.record_provider("pay", '{"key_header":"Idem"}', None, None)
+    ledger.begin_incarnation(2)
+    ledger.hold("pay", "refund", {"payload": "1", "key": "k"})
+    ledger.hold("pay", "refund", {"payload": "2", "key": None})
+
+    first = Held(1, "pay", "refund", "k", "1", {"payload": "1", "key": "k"}, 2)
+    assert ledger.in_flight() == [first, Held(2, "pay", "refund", None, "2", {"payload": "2", "key": None}, 2)]
+    assert ledger.state_rows() == [
+        ("in_flight", ("pay", "refund", "k", "1")),
+        ("in_flight", ("pay", "refund", None, "2")),
+    ]
+    with ledger.transaction() as connection:
+        assert take_held(connection, 1) == first
+    assert [held.id for held in ledger.in_flight()] == [2]
+    assert ledger.arrivals() == []
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2])
+def test_only_what_is_on_its_way_can_be_taken(ledger: Ledger, number: int) -> None:
+    """A schedule that no longer fits the code must be noticed, not deliver another request."""
+    ledger.record_provider("pay", "{}", None, None)
+    ledger.hold("pay", "refund", {"payload": "1", "key": None})
+    with ledger.transaction() as connection, pytest.raises(LookupError, match=f"no request number {number}"):
+        take_held(connection, number)
+
+
+def test_a_held_http_request_keeps_its_bytes_and_no_credentials(ledger: Ledger) -> None:
+    """It must arrive as it was sent, and ledgers end up in bug trackers."""
+    ledger.record_provider("pay", '{"key_header":"X-Idem-Token"}', None, None)
+    secrets = {"Authorization": "s3cret", "COOKIE": "s3cret", "X-Api-Key": "s3cret"}
+    ledger.hold("pay", "POST /r", http_request(b"\x00\xff", "/r?a=1", **secrets, **{"x-idem-token": "k", "Via": "v"}))
+
+    (held,) = ledger.in_flight()
+    kept = {"x-idem-token": "k", "via": "v"}
+    assert held.key == "k"
+    assert held.request == {"method": "POST", "path": "/r?a=1", "headers": kept, "body": b"\x00\xff"}
+    assert b"s3cret" not in ledger.path.read_bytes()
+
+
+def test_held_http_requests_are_told_apart_by_what_a_contract_reads(tmp_path: Path) -> None:
+    """Worlds are merged by these rows: other requests are other worlds, another trace id is not."""
+
+    def state(request: dict[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
+        ledger = Ledger.create(tmp_path / f"{len(list(tmp_path.iterdir()))}.db")
+        ledger.record_provider("pay", '{"key_header":"Idem"}', None, None)
+        ledger.hold("pay", "POST /r", request)
+        return ledger.state_rows()
+
+    same = state(http_request(b"1", idem="k", trace="1"))
+    assert same == state(http_request(b"1", Idem="k", trace="2"))
+    others = (
+        http_request(b"2", idem="k"),
+        http_request(b"1", idem="l"),
+        http_request(b"1"),
+        http_request(b"1", "/r?a=1", idem="k"),
+        http_request(b"1", idem="k", **{"content-type": "text/plain"}),
+        http_request(b"\xff", idem="k"),
+    )
+    assert all(state(other) != same for other in others)
+
+
+def test_only_a_declared_provider_can_be_on_the_way_to(ledger: Ledger) -> None:
+    """Nobody could receive it."""
+    with pytest.raises(LookupError, match="no provider 'mail' is declared in"):
+        ledger.hold("mail", "send", {"payload": "1", "key": None})
+
+
+def test_the_providers_time_is_kept_and_is_no_state(ledger: Ledger) -> None:
+    """What a contract does with time is state; the time of day is not."""
+    assert ledger.now_s() == 0.0
+    ledger.set_now(1930367167.25)
+    ledger.set_now(1930367168)
+    assert ledger.now_s() == LedgerSnapshot(ledger.path.read_bytes()).now_s() == 1930367168.0
+    assert ledger.state_rows() == []
 
 
 def test_state_has_no_history_in_it(ledger: Ledger) -> None:

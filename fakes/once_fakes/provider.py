@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from once_fakes.contract import Contract
-from pytest_once.boundaries import announce, register_endpoint
+from pytest_once.boundaries import GO, announce, register_endpoint
 from pytest_once.calls import perform
-from pytest_once.faults import ERROR_AFTER, ERROR_BEFORE, HTTP_FAULTS
+from pytest_once.faults import ERROR_AFTER, ERROR_BEFORE, HTTP_FAULTS, KINDS, LATE, LATE_COPY, LATE_FAULTS
 from pytest_once.ledger import (
+    BETWEEN_LIVES,
     Ledger,
     Receipt,
     canonical_payload,
@@ -29,6 +31,7 @@ from pytest_once.ledger import (
     insert_arrival,
     insert_effect,
     store_receipt,
+    take_held,
 )
 
 if TYPE_CHECKING:
@@ -94,43 +97,78 @@ def arrive(ledger: Ledger, provider: str, operation: str, payload: str, key: str
     payload: canonical JSON; key: the client's idempotency key, None or empty if it sent none. Raises
     LookupError if the ledger has no such provider.
     """
-    key = key or None
     with ledger.transaction() as connection:
-        declared = find_provider(connection, provider)
-        if declared is None:
-            raise LookupError(f"no provider {provider!r} is declared in {ledger}")
-        contract = Contract.from_json(declared.contract)
-        fingerprint = hashlib.sha256(f"{operation}\n{payload}".encode()).hexdigest()
-        dedupes = contract.dedup == "client_key"
-        receipt = find_receipt(connection, provider, key) if dedupes and key else None
-        answer = _decide(contract, key, receipt, fingerprint)
-        headers = {"content-type": "application/json"}
-        if answer.outcome == "executed":
-            value = json.loads(payload)
-            answer.body = {
-                "id": f"{provider}_{effect_count(connection, provider) + 1}",
-                "object": "receipt",
-                "provider": provider,
-                "operation": operation,
-                "payload": value,
-            }
-        elif answer.outcome == "replayed":
-            headers[contract.replay_header.lower()] = "true"
-        arrival = insert_arrival(
-            connection,
-            provider,
-            operation,
-            key=key,
-            payload=payload,
-            outcome=answer.outcome,
-            status=answer.status,
-        )
-        if answer.outcome == "executed":
-            logical_key = _logical_key(value, declared.key_field)
-            effect = insert_effect(connection, provider, operation, logical_key, payload, arrival)
-            if dedupes and key:
-                body = canonical_payload(answer.body)
-                store_receipt(connection, Receipt(provider, key, fingerprint, answer.status, body, effect.id))
+        return _arrive(connection, provider, operation, payload, key)
+
+
+def deliver(ledger: Ledger, number: int) -> Reply:
+    """Let the number-th oldest request on its way (1 is the oldest) arrive now; the answer reaches nobody.
+
+    For the controller, while no process of the test runs: the arrival belongs to no incarnation (BETWEEN_LIVES).
+    Raises LookupError if not so many requests are on their way.
+    """
+    with ledger.transaction() as connection:
+        held = take_held(connection, number)
+        request = held.request
+        if "payload" in request:
+            return _arrive(connection, held.provider, held.operation, request["payload"], request["key"], BETWEEN_LIVES)
+        contract = _contract_of(connection, held.provider)[0]
+        understood = _understand(contract, request["method"], request["path"], request["headers"], request["body"])
+        if isinstance(understood, Reply):
+            return understood
+        return _arrive(connection, held.provider, *understood, BETWEEN_LIVES)
+
+
+def _contract_of(connection: sqlite3.Connection, provider: str) -> tuple[Contract, str | None]:
+    """The provider's contract and the field of its logical key."""
+    declared = find_provider(connection, provider)
+    if declared is None:
+        raise LookupError(f"no provider {provider!r} is declared in this ledger")
+    return Contract.from_json(declared.contract), declared.key_field
+
+
+def _arrive(
+    connection: sqlite3.Connection,
+    provider: str,
+    operation: str,
+    payload: str,
+    key: str | None,
+    incarnation: int | None = None,
+) -> Reply:
+    key = key or None
+    contract, key_field = _contract_of(connection, provider)
+    fingerprint = hashlib.sha256(f"{operation}\n{payload}".encode()).hexdigest()
+    dedupes = contract.dedup == "client_key"
+    receipt = find_receipt(connection, provider, key) if dedupes and key else None
+    answer = _decide(contract, key, receipt, fingerprint)
+    headers = {"content-type": "application/json"}
+    if answer.outcome == "executed":
+        value = json.loads(payload)
+        answer.body = {
+            "id": f"{provider}_{effect_count(connection, provider) + 1}",
+            "object": "receipt",
+            "provider": provider,
+            "operation": operation,
+            "payload": value,
+        }
+    elif answer.outcome == "replayed":
+        headers[contract.replay_header.lower()] = "true"
+    arrival = insert_arrival(
+        connection,
+        provider,
+        operation,
+        key=key,
+        payload=payload,
+        outcome=answer.outcome,
+        status=answer.status,
+        incarnation=incarnation,
+    )
+    if answer.outcome == "executed":
+        logical_key = _logical_key(value, key_field)
+        effect = insert_effect(connection, provider, operation, logical_key, payload, arrival)
+        if dedupes and key:
+            body = canonical_payload(answer.body)
+            store_receipt(connection, Receipt(provider, key, fingerprint, answer.status, body, effect.id))
     headers[ARRIVAL_HEADER] = str(arrival)
     return Reply(answer.status, headers, answer.body, answer.outcome, arrival)
 
@@ -206,6 +244,16 @@ def handle_http(
     path: below the provider's address, still percent-encoded. A query becomes the payload's field "?". Of the
     headers only the content type and the contract's key header are read; none is stored but the key.
     """
+    understood = _understand(contract, method, path, headers, body)
+    if isinstance(understood, Reply):
+        return understood
+    return arrive(ledger, provider, *understood)
+
+
+def _understand(
+    contract: Contract, method: str, path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[str, str, str | None] | Reply:
+    """A request's operation, payload (canonical JSON) and key; or the reply that turns it away."""
     method = method.upper()
     if method not in _ACTING_METHODS:
         message = f"{method} is not answered here: this contract has no look-up"
@@ -222,8 +270,7 @@ def handle_http(
         canonical = canonical_payload(payload)
     except (ValueError, RecursionError) as error:
         return turn_away(400, "malformed_body", f"the body cannot be read as its content type says: {error}")
-    key = by_name.get(contract.key_header.lower())
-    return arrive(ledger, provider, f"{method} {path or '/'}", canonical, key)
+    return f"{method} {path or '/'}", canonical, by_name.get(contract.key_header.lower())
 
 
 def _payload_of(content_type: str, body: bytes) -> object:
@@ -290,7 +337,14 @@ class Provider:
         ConnectionResetError where the controller ordered such a fault.
         """
         canonical = canonical_payload(payload)
-        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=HTTP_FAULTS)
+        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=HTTP_FAULTS + LATE_FAULTS)
+        if order.fault in LATE_FAULTS:
+            self._ledger.hold(self.name, operation, {"payload": canonical, "key": key})
+        if order.fault == LATE:
+            self._tell([], operation, TimeoutError.__name__)
+            raise TimeoutError(KINDS[LATE].story)
+        if order.fault == LATE_COPY:
+            order = GO
         arrivals: list[int | None] = []
         broken: list[Exception] = []
 

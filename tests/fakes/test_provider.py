@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from once_fakes import CLIENT_KEY, NONE, Contract, Provider, Reply
-from once_fakes.provider import arrive, handle_http
+from once_fakes.provider import arrive, deliver, handle_http
 from pytest_once.boundaries import (
     Announcer,
     Boundary,
@@ -25,8 +25,8 @@ from pytest_once.boundaries import (
     forget_endpoints,
 )
 from pytest_once.calls import perform, perform_async
-from pytest_once.faults import CALL_FAULTS, HTTP_FAULTS, KINDS
-from pytest_once.ledger import Ledger
+from pytest_once.faults import CALL_FAULTS, HTTP_FAULTS, KINDS, LATE_FAULTS
+from pytest_once.ledger import BETWEEN_LIVES, Ledger
 
 
 @pytest.fixture
@@ -271,11 +271,13 @@ EXPECTED: dict[str, type[OSError] | None] = {
     "error-before": None,
     "error-after": None,
     "duplicate": None,
+    "late": TimeoutError,
+    "late-copy": None,
 }
-STATUS = {"error-before": 503, "error-after": 500, "duplicate": 200}
+STATUS = {"error-before": 503, "error-after": 500, "duplicate": 200, "late-copy": 200}
 
 
-@pytest.mark.parametrize("fault", HTTP_FAULTS)
+@pytest.mark.parametrize("fault", HTTP_FAULTS + LATE_FAULTS)
 def test_a_call_performs_the_ordered_fault(ledger: Ledger, fault: str) -> None:
     """Each fault must do to the ledger and to the caller exactly what its kind says."""
     pay = provider(ledger, NONE)
@@ -296,10 +298,11 @@ def test_a_call_performs_the_ordered_fault(ledger: Ledger, fault: str) -> None:
     assert told.arrival == (arrivals[0].id if arrivals else None)
     (boundary,) = faulty.boundaries
     assert (boundary.kind, boundary.target, boundary.provider) == ("call", "pay refund", "pay")
-    assert boundary.faults == HTTP_FAULTS
+    assert boundary.faults == HTTP_FAULTS + LATE_FAULTS
+    assert len(ledger.in_flight()) == KINDS[fault].held
 
 
-@pytest.mark.parametrize("fault", [None, "lost-response", "duplicate"])
+@pytest.mark.parametrize("fault", [None, "lost-response", "duplicate", "late", "late-copy"])
 def test_a_broken_ledger_does_not_pass_for_a_fault(ledger: Ledger, fault: str | None) -> None:
     """An error of ours must never be taken for what was ordered."""
     pay = provider(ledger)
@@ -307,6 +310,52 @@ def test_a_broken_ledger_does_not_pass_for_a_fault(ledger: Ledger, fault: str | 
     Faulty(fault)
     with pytest.raises(FileNotFoundError, match="no ledger at"):
         pay.call("refund", 1)
+
+
+def test_a_held_call_arrives_once_and_under_the_contract(ledger: Ledger) -> None:
+    """What was given up long ago may still act, or be recognised: the hardest case for the code under test."""
+    pay = provider(ledger, key_field="order")
+    Faulty("late")
+    for amount in (5, 6):
+        with pytest.raises(TimeoutError):
+            pay.call("refund", {"order": "o", "amount": amount}, key="k")
+    assert (ledger.arrivals(), ledger.effects()) == ([], [])
+
+    assert deliver(ledger, 2).outcome == "executed"
+    assert deliver(ledger, 1).outcome == "refused"
+    assert [(effect.logical_key, effect.payload) for effect in ledger.effects()] == [("o", '{"amount":6,"order":"o"}')]
+    assert [arrival.incarnation for arrival in ledger.arrivals()] == [BETWEEN_LIVES] * 2
+    assert ledger.in_flight() == []
+    assert [told.what for told in ledger.told()] == ["TimeoutError"] * 2
+    with pytest.raises(LookupError, match="there are 0"):
+        deliver(ledger, 1)
+
+
+@pytest.mark.parametrize(("contract", "effects"), [(NONE, 2), (CLIENT_KEY, 1)])
+def test_a_late_copy_acts_again_where_nothing_recognises_it(ledger: Ledger, contract: Contract, effects: int) -> None:
+    """A network may deliver twice long after the first answer was received."""
+    pay = provider(ledger, contract)
+    Faulty("late-copy")
+    assert pay.call("refund", 1, key="k").status == 200
+    assert len(ledger.effects()) == 1
+    deliver(ledger, 1)
+    assert len(ledger.effects()) == effects
+
+
+def test_a_held_http_request_arrives_as_it_was_sent(ledger: Ledger) -> None:
+    """HTTP seams hold bytes; the contract reads them when they arrive."""
+    provider(ledger, replace(CLIENT_KEY, key_header="X-Key"))
+    headers = {"Content-Type": "application/json", "x-key": "k"}
+    request = {"method": "POST", "path": "/r?x=1", "headers": headers, "body": b'{"a": 1}'}
+    ledger.hold("pay", "POST /r", request)
+    ledger.hold("pay", "POST /r", {**request, "body": b"{"})
+
+    assert deliver(ledger, 2).status == 400
+    assert ledger.arrivals() == []
+    assert deliver(ledger, 1).body["payload"] == {"a": 1, "?": {"x": "1"}}
+    (arrival,) = ledger.arrivals()
+    assert (arrival.operation, arrival.key, arrival.incarnation) == ("POST /r", "k", BETWEEN_LIVES)
+    assert ledger.in_flight() == []
 
 
 class Answer(Exception):
