@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_once.canonical import Form, Naming, digest, masked_text
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
-from pytest_once.ledger import Arrival, Counter, Declared, Effect, Intent, LedgerSnapshot
+from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
 from pytest_once.stores.directory import DirectorySnapshot
@@ -36,7 +36,7 @@ class _Facts:
     intents: tuple[Intent, ...]
     providers: tuple[Declared, ...]
     deduplicating: frozenset[str]
-    in_flight: tuple[str, ...]
+    in_flight: tuple[Held, ...]
     answering: frozenset[str]
 
 
@@ -120,7 +120,13 @@ class Evidence:
 
     def in_flight(self, sight: Sight) -> tuple[str, ...]:
         """The providers of the requests that are on their way, oldest first."""
-        return self._ledger(sight).in_flight
+        return tuple(held.provider for held in self._ledger(sight).in_flight)
+
+    def distinct_in_flight(self, sight: Sight) -> list[int]:
+        """Numbers (1: the oldest) of the requests on their way, of equal ones only the oldest."""
+        held = self._ledger(sight).in_flight
+        asked = [(one.provider, one.operation, one.key, one.payload) for one in held]
+        return [number for number, what in enumerate(asked, 1) if what not in asked[: number - 1]]
 
     def attempts(self, sight: Sight, incarnation: int) -> dict[LogicalKey, int]:
         """How often each request of a life (1 for the first) has reached its provider, unread or not."""
@@ -173,7 +179,7 @@ class Evidence:
                 tuple(ledger.intents()),
                 providers,
                 frozenset(one.name for one in providers if json.loads(one.contract).get("dedup") != "none"),
-                tuple(held.provider for held in ledger.in_flight()),
+                tuple(ledger.in_flight()),
                 frozenset(one.name for one in providers if json.loads(one.contract).get("lookup", "none") != "none"),
             )
             self._facts.put(picture.key, known)

@@ -179,7 +179,7 @@ class Explorer:
 
     def _let_arrive(self, node: Node, picture: Picture, after_s: float) -> None:
         """Requests that are on their way may arrive while no process lives."""
-        for number in range(1, 1 + len(self.evidence.in_flight(Sight(picture, node.now_s, node.tokens)))):
+        for number in self.evidence.distinct_in_flight(Sight(picture, node.now_s, node.tokens)):
             step = LifePlan(after_s=after_s, deliver=number)
             self.stage.put(picture)
             now_s = node.now_s + after_s
@@ -246,10 +246,12 @@ class Explorer:
             if index < last or (index == last and not latest.startswith(DELIVER)) or sight is None:
                 continue
             held = self.evidence.in_flight(sight)
-            # Only a provider sees that a request has arrived, so another moment would show nothing else.
-            for number, provider in enumerate(held, 1):
-                if provider == boundary.provider:
-                    yield index, f"{DELIVER}:{number}"
+            # Only a provider shows that a request has arrived: what arrives before it is asked for the first time in
+            # a life might as well arrive before that life, and between two questions every moment is the same.
+            if any(earlier.boundary.provider == boundary.provider for earlier in life.passages[:index]):
+                for number in self.evidence.distinct_in_flight(sight):
+                    if held[number - 1] == boundary.provider:
+                        yield index, f"{DELIVER}:{number}"
             if len(boundary.options) > 1 and chosen >= self.limits.choices:
                 self.graph.bound = f"choices={self.limits.choices}"
                 continue
@@ -389,7 +391,12 @@ class Explorer:
                 f"boundary {at + 1} was {named(like, at)}, then {named(life, at)}. Remove what the body decides "
                 "by thread timing, iteration order of sets, or anything outside the tracked world",
             )
-        one, other = life.passages[index].sight, like.passages[index].sight
+        passage, other = life.passages[index], like.passages[index].sight
+        one = passage.sight
+        if plan[-1][1].startswith(DELIVER):
+            if len(passage.delivered) > 1 or passage.undelivered is None:
+                return  # the life without this arrival had the earlier ones, and then was looked at
+            one = Sight(passage.undelivered, passage.now_s, passage.tokens)
         if one is None or other is None or one.picture.key == other.picture.key:
             return
         if self.evidence.digest(one) != self.evidence.digest(other):
@@ -408,10 +415,10 @@ def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
         return let_live
     at = {index: (fault, lasts) for index, fault, lasts in plan if fault in KINDS}
     options = {index: _number(fault) for index, fault, _ in plan if fault.startswith(OPTION)}
-    deliveries: dict[int, int] = {}
+    deliveries: dict[int, tuple[int, ...]] = {}
     for index, fault, _ in plan:
         if fault.startswith(DELIVER):
-            deliveries[index] = _number(fault)
+            deliveries[index] = (*deliveries.get(index, ()), _number(fault))
     look_from = plan[-1][0]
     lasting: dict[str | None, str] = {}
 
@@ -423,7 +430,7 @@ def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
             fault = lasting.get(boundary.provider)
         if fault not in boundary.faults:
             fault = None
-        return Decision(fault, False, index >= look_from, options.get(index, 0), deliveries.get(index, 0))
+        return Decision(fault, False, index >= look_from, options.get(index, 0), deliveries.get(index, ()))
 
     return direct
 

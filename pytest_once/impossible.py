@@ -46,11 +46,15 @@ class Impossible:
             "" if self.has_lookup else "; or at least a look-up by a reference of your own, for what is not in flight"
         )
         return (
-            f"contract-impossible: after {self.fewer} and after {self.more} the process finds the same stored state; "
+            f"contract-impossible: {_when(self.fewer)} and {_when(self.more)} the process finds the same stored state; "
             f"{difference}, and {asked}. Acting again doubles {self.key} in one, not acting loses it in the other: no "
             f"code can be both safe and live here. Missing is {missing}. Otherwise let it give up and say so "
             "(blocked=), and have a person look"
         )
+
+
+def _when(schedule: Schedule) -> str:
+    return f"after {schedule}" if schedule.lives else "at the start"
 
 
 def _times(n: int) -> str:
@@ -74,7 +78,7 @@ def diagnose(graph: Graph, oracle: Oracle, providers: frozenset[str], with_looku
             if pair is not None:
                 one, two = pair
                 counts = one.counts.get(key, 0), two.counts.get(key, 0)
-                paths = Schedule(graph.path(one.number) or ()), Schedule(graph.path(two.number) or ())
+                paths = Schedule(graph.path(one.number)), Schedule(graph.path(two.number))
                 return Impossible(key, counts, *paths, counts[0] == counts[1], key.provider in with_lookup)
     return None
 

@@ -46,8 +46,8 @@ class Sight:
 class Passage:
     """A boundary that was reached, the fault ordered there, and what the world was before it, if that was looked at.
 
-    fault: also an option other than the first ("option:2"). delivered: the request on its way that arrived just
-    before (1: the oldest), 0 for none; undelivered: the world before that.
+    fault: also an option other than the first ("option:2"). delivered: the requests on their way that arrived just
+    before, one after the other (1: the oldest); undelivered: the world before that.
     """
 
     boundary: Boundary
@@ -55,7 +55,7 @@ class Passage:
     picture: Picture | None
     now_s: float
     tokens: frozenset[str]
-    delivered: int = 0
+    delivered: tuple[int, ...] = ()
     undelivered: Picture | None = None
 
     @property
@@ -93,14 +93,14 @@ class Looped:
 class Decision:
     """fault: soft fault to perform here. kill: SIGKILL before the boundary instead. look: take a picture first.
 
-    option: at a choice, which option to take. deliver: the request on its way that arrives first (1: the oldest).
+    option: at a choice, which option to take. deliver: the requests on their way that arrive first (1: the oldest).
     """
 
     fault: str | None = None
     kill: bool = False
     look: bool = True
     option: int = 0
-    deliver: int = 0
+    deliver: tuple[int, ...] = ()
 
 
 Director = Callable[[int, Boundary], Decision]
@@ -193,7 +193,8 @@ class Stage:
             undelivered = None
             if decision.deliver:
                 undelivered = self.world.take()
-                self.deliver(decision.deliver, message.now_s)
+                for number in decision.deliver:
+                    self.deliver(number, message.now_s)
             picture = self.world.take() if decision.look else None
             fault = f"{OPTION}:{decision.option}" if decision.option else decision.fault
             life.passages.append(

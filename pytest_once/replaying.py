@@ -46,13 +46,14 @@ class _Script:
     def direct(self, index: int, boundary: Boundary) -> Decision:
         mark = mark_of(boundary)
         fault = self._lasting.get(boundary.provider)
-        option = deliver = 0
+        option = 0
+        deliver: tuple[int, ...] = ()
         for planned in self.plan.faults:
             if planned.mark != mark:
                 continue
             name, _, number = planned.fault.partition(":")
             if name == DELIVER:
-                deliver = int(number)
+                deliver = (*deliver, int(number))
             elif name == OPTION and int(number) < len(boundary.options):
                 option = int(number)
             elif planned.fault in boundary.faults:
@@ -207,7 +208,7 @@ def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: C
         if follower is not None and follower.undelivered is not None:
             after = Sight(follower.undelivered, follower.now_s, follower.tokens)
         now = counts if after is None or stopped_here else evidence.counts(after)
-        steps.append(Step(passage.boundary, passage.fault, _grown(counts, now), passage.delivered > 0, arrived))
+        steps.append(Step(passage.boundary, passage.fault, _grown(counts, now), bool(passage.delivered), arrived))
         counts = dict(now)
     site = life.ending.site if isinstance(life.ending, Ended) and life.ending.error else None
     return LifeStory(number + 1, tuple(steps), _ending(plan, life), killed, site)
