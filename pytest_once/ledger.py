@@ -380,7 +380,12 @@ class Ledger(LedgerReader):
     def set_now(self, seconds: float) -> None:
         """Tell the providers the time, in Unix seconds: that of the process that is about to call one."""
         with self.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('now_s', ?)", (float(seconds),))
+            # The same time again must not change the file: its pictures are recognised by their bytes.
+            connection.execute(
+                "INSERT INTO meta VALUES ('now_s', ?)"
+                " ON CONFLICT(name) DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
+                (float(seconds),),
+            )
 
     def hold(self, provider: str, operation: str, request: Mapping[str, Any]) -> None:
         """Keep a request on its way to the provider; `once_fakes.provider.deliver` lets it arrive.

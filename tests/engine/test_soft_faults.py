@@ -107,7 +107,7 @@ CALL_SEEN = {
     "reset-response": "ConnectionResetError",
     "duplicate": "200",
 }
-PLAIN_SEEN = {**CALL_SEEN, "error-before": "503", "error-after": "500"}
+PLAIN_SEEN = {**CALL_SEEN, "error-before": "503", "error-after": "500", "late": "TimeoutError", "late-copy": "200"}
 TOOL_SEEN = {**CALL_SEEN, "duplicate": "paid order_1"}
 WAYS: list[tuple[Callable[[Once], Any], dict[str, str]]] = [
     (over_http, HTTP_SEEN),
@@ -144,7 +144,7 @@ def test_every_fault_fires_and_the_caller_sees_what_its_client_would_raise(
     ledger = Ledger(tmp_path / "ledger.db")
     arrivals = {arrival.id: arrival.incarnation for arrival in ledger.arrivals()}
     effects = [arrivals[effect.arrival] for effect in ledger.effects()]
-    arrived = {"duplicate": 2, "lost-response": 1, "reset-response": 1, "error-after": 1}
+    arrived = {"duplicate": 2, "lost-response": 1, "reset-response": 1, "error-after": 1, "late-copy": 1}
     for number, (fault, what) in enumerate(seen.items(), 1):
         assert list(arrivals.values()).count(number) == arrived.get(fault, 0) == KINDS[fault].arrivals, fault
         assert effects.count(number) == arrived.get(fault, 0), fault

@@ -66,9 +66,9 @@ def ordering(fault: str | None) -> list[Boundary]:
 def test_an_effect_is_found_by_id_and_client_reference(ledger: Ledger) -> None:
     """The reference is the client's own, so it can ask although it never saw the answer."""
     pay = provider(ledger, BY_REF)
-    made = post(ledger, pay, "/v1/refunds", b'{"client_ref": "order 1"}')
+    made = post(ledger, pay, "/v1/refunds", b'{"client_ref": "order /1"}')
 
-    for reference in ("pay_1", "order%201"):
+    for reference in ("pay_1", "order%20%2F1"):
         found = get(ledger, pay, f"/v1/refunds/{reference}")
         assert (found.status, found.outcome, found.content) == (200, "found", made.content)
     missing = get(ledger, pay, "/v1/refunds/order_2")
