@@ -10,6 +10,7 @@ import base64
 import json
 import re
 import sqlite3
+import time as wall_clock
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -36,11 +37,11 @@ CREATE TABLE arrivals(
 );
 CREATE TABLE effects(
     id INTEGER PRIMARY KEY, provider TEXT NOT NULL, operation TEXT NOT NULL, logical_key TEXT,
-    payload TEXT NOT NULL, arrival INTEGER NOT NULL
+    payload TEXT NOT NULL, arrival INTEGER NOT NULL, reference TEXT, visible_s REAL
 );
 CREATE TABLE receipts(
     provider TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL, status INTEGER NOT NULL,
-    body TEXT NOT NULL, effect INTEGER, PRIMARY KEY(provider, key)
+    body TEXT NOT NULL, effect INTEGER, expires_s REAL, PRIMARY KEY(provider, key)
 ) WITHOUT ROWID;
 CREATE TABLE in_flight(
     id INTEGER PRIMARY KEY, provider TEXT NOT NULL, operation TEXT NOT NULL, key TEXT, payload TEXT NOT NULL,
@@ -54,7 +55,7 @@ CREATE TABLE intents(key TEXT PRIMARY KEY, count INTEGER NOT NULL, provider TEXT
 CREATE TABLE counters(name TEXT PRIMARY KEY, path TEXT NOT NULL, sql TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE memory(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE meta(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-INSERT INTO meta VALUES ('incarnation', 1), ('now_s', 0.0);
+INSERT INTO meta VALUES ('incarnation', 1);
 """
 
 BETWEEN_LIVES = 0
@@ -63,8 +64,8 @@ BETWEEN_LIVES = 0
 _NOW = "SELECT value FROM meta WHERE name = 'now_s'"
 _INCARNATION = "(SELECT value FROM meta WHERE name = 'incarnation')"
 _ARRIVAL = "id, provider, operation, key, payload, incarnation, outcome, status"
-_EFFECT = "id, provider, operation, logical_key, payload, arrival"
-_RECEIPT = "provider, key, fingerprint, status, body, effect"
+_EFFECT = "id, provider, operation, logical_key, payload, arrival, reference, visible_s"
+_RECEIPT = "provider, key, fingerprint, status, body, effect, expires_s"
 _HELD = "id, provider, operation, key, payload, request, incarnation"
 
 # What a request is recognised by must be kept, whoever may read the ledger; these are for the provider's eyes only.
@@ -72,10 +73,13 @@ _SECRET_HEADER = re.compile("authorization|cookie|api-?key|token|secret|password
 
 # In order of execution within a provider, not of values: random ones are later renamed by first occurrence.
 _STATE = (
-    ("effects", "SELECT provider, operation, logical_key, payload FROM effects ORDER BY provider, id"),
+    (
+        "effects",
+        "SELECT provider, operation, logical_key, payload, reference, visible_s FROM effects ORDER BY provider, id",
+    ),
     (
         "receipts",
-        "SELECT provider, key, fingerprint, status, body FROM receipts ORDER BY provider, effect, key",
+        "SELECT provider, key, fingerprint, status, body, expires_s FROM receipts ORDER BY provider, effect, key",
     ),
     ("in_flight", "SELECT provider, operation, key, payload FROM in_flight ORDER BY id"),
     ("memory", "SELECT name, value FROM memory ORDER BY name"),
@@ -112,7 +116,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something a provider did. logical_key: None if the payload names none; payload: canonical JSON."""
+    """Something a provider did. logical_key: None if the payload names none; payload: canonical JSON.
+
+    reference: what a look-up finds it by besides its id, if anything. visible_s: the instant from which look-ups show
+    it, in Unix seconds; None if they do at once.
+    """
 
     id: int
     provider: str
@@ -120,11 +128,16 @@ class Effect:
     logical_key: str | None
     payload: str
     arrival: int
+    reference: str | None = None
+    visible_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A provider's memory of a request it answered. body: JSON; effect: id, or None when there was none."""
+    """A provider's memory of a request it answered. body: JSON; effect: id, or None when there was none.
+
+    key: what it recognises a repetition by. expires_s: the instant at which it forgets, in Unix seconds, or None.
+    """
 
     provider: str
     key: str
@@ -132,6 +145,7 @@ class Receipt:
     status: int
     body: str
     effect: int | None
+    expires_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +255,9 @@ class LedgerReader(ABC):
         return int(self._rows(f"SELECT {_INCARNATION}")[0][0])
 
     def now_s(self) -> float:
-        """The providers' time, in Unix seconds: the one that the process last had when it called one; 0.0 before."""
-        return float(self._rows(_NOW)[0][0])
+        """The providers' time, in Unix seconds: what `Ledger.set_now` said last, else the machine's."""
+        with self._open() as connection:
+            return now_within(connection)
 
     def state_rows(self) -> list[tuple[str, tuple[Any, ...]]]:
         """The rows that are state, not evidence about its history, as (table, values) in a stable order."""
@@ -363,10 +378,13 @@ class Ledger(LedgerReader):
             connection.execute("UPDATE meta SET value = ? WHERE name = 'incarnation'", (number,))
 
     def set_now(self, seconds: float) -> None:
-        """Tell the providers the time, in Unix seconds; it is the time of the process that calls them."""
+        """Tell the providers the time, in Unix seconds: that of the process that is about to call one."""
         with self.transaction() as connection:
+            # The same time again must not change the file: its pictures are recognised by their bytes.
             connection.execute(
-                "UPDATE meta SET value = ? WHERE name = 'now_s' AND value <> ?", (float(seconds), float(seconds))
+                "INSERT INTO meta VALUES ('now_s', ?)"
+                " ON CONFLICT(name) DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
+                (float(seconds),),
             )
 
     def hold(self, provider: str, operation: str, request: Mapping[str, Any]) -> None:
@@ -450,13 +468,17 @@ def insert_effect(
     logical_key: str | None,
     payload: str,
     arrival: int,
+    reference: str | None = None,
+    visible_s: float | None = None,
 ) -> Effect:
     """Add an effect inside a transaction."""
+    row = (provider, operation, logical_key, payload, arrival, reference, visible_s)
     cursor = connection.execute(
-        "INSERT INTO effects(provider, operation, logical_key, payload, arrival) VALUES (?, ?, ?, ?, ?)",
-        (provider, operation, logical_key, payload, arrival),
+        "INSERT INTO effects(provider, operation, logical_key, payload, arrival, reference, visible_s)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        row,
     )
-    return Effect(_new_id(cursor), provider, operation, logical_key, payload, arrival)
+    return Effect(_new_id(cursor), *row)
 
 
 def effect_count(connection: sqlite3.Connection, provider: str) -> int:
@@ -465,8 +487,14 @@ def effect_count(connection: sqlite3.Connection, provider: str) -> int:
     return int(row[0])
 
 
+def effects_of(connection: sqlite3.Connection, provider: str) -> list[Effect]:
+    """The provider's effects in order, inside a transaction."""
+    rows = connection.execute(f"SELECT {_EFFECT} FROM effects WHERE provider = ? ORDER BY id", (provider,))
+    return [Effect(*row) for row in rows]
+
+
 def find_receipt(connection: sqlite3.Connection, provider: str, key: str) -> Receipt | None:
-    """The provider's receipt for an idempotency key, or None."""
+    """The provider's receipt under a key, or None."""
     row = connection.execute(
         f"SELECT {_RECEIPT} FROM receipts WHERE provider = ? AND key = ?", (provider, key)
     ).fetchone()
@@ -476,7 +504,7 @@ def find_receipt(connection: sqlite3.Connection, provider: str, key: str) -> Rec
 def store_receipt(connection: sqlite3.Connection, receipt: Receipt) -> None:
     """Keep a receipt inside a transaction, in place of an older one for the same key."""
     connection.execute(
-        f"INSERT OR REPLACE INTO receipts({_RECEIPT}) VALUES (?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO receipts({_RECEIPT}) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             receipt.provider,
             receipt.key,
@@ -484,8 +512,14 @@ def store_receipt(connection: sqlite3.Connection, receipt: Receipt) -> None:
             receipt.status,
             receipt.body,
             receipt.effect,
+            receipt.expires_s,
         ),
     )
+
+
+def forget_receipts(connection: sqlite3.Connection, provider: str, now_s: float) -> None:
+    """Remove the provider's receipts that have expired at `now_s` (Unix seconds), inside a transaction."""
+    connection.execute("DELETE FROM receipts WHERE provider = ? AND expires_s <= ?", (provider, now_s))
 
 
 def take_held(connection: sqlite3.Connection, number: int) -> Held:
@@ -503,7 +537,8 @@ def take_held(connection: sqlite3.Connection, number: int) -> Held:
 
 def now_within(connection: sqlite3.Connection) -> float:
     """The providers' time inside a transaction, in Unix seconds."""
-    return float(connection.execute(_NOW).fetchone()[0])
+    row = connection.execute(_NOW).fetchone()
+    return wall_clock.time() if row is None else float(row[0])
 
 
 def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | None, str, dict[str, Any]]:

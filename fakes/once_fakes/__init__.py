@@ -1,6 +1,17 @@
 """Fake providers that keep their published idempotency contracts, over one ledger."""
 
-from once_fakes.contract import CLIENT_KEY, NONE, Contract, contract_named, contracts
-from once_fakes.provider import Provider, ProviderError, Reply
+from once_fakes.contract import CLIENT_KEY, CLIENT_KEY_24H, NONE, Contract, contract_named, contracts
+from once_fakes.provider import Provider
+from once_fakes.reply import ProviderError, Reply
 
-__all__ = ["CLIENT_KEY", "NONE", "Contract", "Provider", "ProviderError", "Reply", "contract_named", "contracts"]
+__all__ = [
+    "CLIENT_KEY",
+    "CLIENT_KEY_24H",
+    "NONE",
+    "Contract",
+    "Provider",
+    "ProviderError",
+    "Reply",
+    "contract_named",
+    "contracts",
+]

@@ -1,300 +1,71 @@
-"""A fake provider: the contract engine, and two of its transports (plain calls, httpx in process).
-
-The engine is one transaction over the ledger: the arrival, the receipt it finds, the effect and its receipt
-commit together or not at all.
-"""
+"""A fake provider in the hands of a test: plain calls, httpx in process, the loopback server's address."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import sqlite3
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING
 
+from once_fakes.arriving import arrive, arrive_within, contract_of
 from once_fakes.contract import Contract
-from pytest_once.boundaries import GO, announce, register_endpoint
+from once_fakes.looking import find_effect, list_effects
+from once_fakes.reply import Reply, turn_away
+from once_fakes.wire import handle_http, understand
+from pytest_once.boundaries import GO, announce, connected, register_endpoint
 from pytest_once.calls import perform
-from pytest_once.faults import ERROR_AFTER, ERROR_BEFORE, HTTP_FAULTS, KINDS, LATE, LATE_COPY, LATE_FAULTS
-from pytest_once.ledger import (
-    BETWEEN_LIVES,
-    Ledger,
-    Receipt,
-    canonical_payload,
-    effect_count,
-    find_provider,
-    find_receipt,
-    insert_arrival,
-    insert_effect,
-    store_receipt,
-    take_held,
+from pytest_once.faults import (
+    DUPLICATE,
+    ERROR_AFTER,
+    ERROR_BEFORE,
+    HTTP_FAULTS,
+    KINDS,
+    LATE,
+    LATE_COPY,
+    LATE_FAULTS,
+    LOST_RESPONSE,
+    RESET_RESPONSE,
+    STALE_READ,
 )
+from pytest_once.ledger import BETWEEN_LIVES, Ledger, canonical_payload, take_held
 
 if TYPE_CHECKING:
     import httpx
     import respx
 
-MAX_KEY_LENGTH = 255
-"""Longest idempotency key, in characters."""
-MAX_BODY_BYTES = 1024 * 1024
-"""Largest request body that is read."""
-ARRIVAL_HEADER = "once-arrival"
-"""Response header with the arrival's id in the ledger."""
-
-_ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A provider's answer.
-
-    status: HTTP status; outcome: executed, replayed or refused; arrival_id: the arrival in the ledger, None
-    when the request was turned away before the contract looked at it.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: dict[str, Any]
-    outcome: str
-    arrival_id: int | None = None
-
-    def raise_for_status(self) -> Reply:
-        """This reply, unless its status is an error. Raises ProviderError then: the effect may have happened or not."""
-        if self.status >= 400:
-            raise ProviderError(self)
-        return self
-
-    @property
-    def content(self) -> bytes:
-        """The body as a transport sends it; the same bytes for a reply and its replay."""
-        return json.dumps(self.body, sort_keys=True).encode("ascii")
-
-
-class ProviderError(Exception):
-    """A reply with an error status; `reply` holds it."""
-
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(f"status {reply.status}: {reply.body.get('error', {}).get('message', '')}")
-        self.reply = reply
-
-
-@dataclass(slots=True)
-class _Answer:
-    """What the contract decides, before it is written down."""
-
-    outcome: str
-    status: int
-    body: dict[str, Any] = field(default_factory=dict)
-
-
-def arrive(ledger: Ledger, provider: str, operation: str, payload: str, key: str | None) -> Reply:
-    """Let one request reach the provider and answer as its contract says.
-
-    payload: canonical JSON; key: the client's idempotency key, None or empty if it sent none. Raises
-    LookupError if the ledger has no such provider.
-    """
-    with ledger.transaction() as connection:
-        return _arrive(connection, provider, operation, payload, key)
+_ACT_FAULTS = HTTP_FAULTS + LATE_FAULTS
+_ASK_FAULTS = (*(fault for fault in HTTP_FAULTS if fault not in (DUPLICATE, ERROR_AFTER)), STALE_READ)
+_DEATH_FAULTS = (LOST_RESPONSE, RESET_RESPONSE)
+"""How a caller sees that the provider died half way."""
 
 
 def deliver(ledger: Ledger, number: int) -> Reply:
     """Let the number-th oldest request on its way (1 is the oldest) arrive now; the answer reaches nobody.
 
-    For the controller, while no process of the test runs: the arrival belongs to no incarnation (BETWEEN_LIVES).
-    Raises LookupError if not so many requests are on their way.
+    For the controller, while no process of the test runs: the arrival belongs to no incarnation (BETWEEN_LIVES), and
+    its time is what `Ledger.set_now` said last. Raises LookupError if not so many requests are on their way.
     """
     with ledger.transaction() as connection:
         held = take_held(connection, number)
         request = held.request
         if "payload" in request:
-            return _arrive(connection, held.provider, held.operation, request["payload"], request["key"], BETWEEN_LIVES)
-        contract = _contract_of(connection, held.provider)[0]
-        understood = _understand(contract, request["method"], request["path"], request["headers"], request["body"])
+            asked = held.operation, request["payload"], request["key"]
+            return arrive_within(connection, held.provider, *asked, BETWEEN_LIVES)
+        contract = contract_of(connection, held.provider)[0]
+        understood = understand(contract, request["method"], request["path"], request["headers"], request["body"])
         if isinstance(understood, Reply):
             return understood
-        return _arrive(connection, held.provider, *understood, BETWEEN_LIVES)
+        return arrive_within(connection, held.provider, *understood, BETWEEN_LIVES)
 
 
-def _contract_of(connection: sqlite3.Connection, provider: str) -> tuple[Contract, str | None]:
-    """The provider's contract and the field of its logical key."""
-    declared = find_provider(connection, provider)
-    if declared is None:
-        raise LookupError(f"no provider {provider!r} is declared in this ledger")
-    return Contract.from_json(declared.contract), declared.key_field
+class _Died(Exception):
+    """The provider died between its two commits, after the arrival of that id; the caller sees `seen`."""
 
-
-def _arrive(
-    connection: sqlite3.Connection,
-    provider: str,
-    operation: str,
-    payload: str,
-    key: str | None,
-    incarnation: int | None = None,
-) -> Reply:
-    key = key or None
-    contract, key_field = _contract_of(connection, provider)
-    fingerprint = hashlib.sha256(f"{operation}\n{payload}".encode()).hexdigest()
-    dedupes = contract.dedup == "client_key"
-    receipt = find_receipt(connection, provider, key) if dedupes and key else None
-    answer = _decide(contract, key, receipt, fingerprint)
-    headers = {"content-type": "application/json"}
-    if answer.outcome == "executed":
-        value = json.loads(payload)
-        answer.body = {
-            "id": f"{provider}_{effect_count(connection, provider) + 1}",
-            "object": "receipt",
-            "provider": provider,
-            "operation": operation,
-            "payload": value,
-        }
-    elif answer.outcome == "replayed":
-        headers[contract.replay_header.lower()] = "true"
-    arrival = insert_arrival(
-        connection,
-        provider,
-        operation,
-        key=key,
-        payload=payload,
-        outcome=answer.outcome,
-        status=answer.status,
-        incarnation=incarnation,
-    )
-    if answer.outcome == "executed":
-        logical_key = _logical_key(value, key_field)
-        effect = insert_effect(connection, provider, operation, logical_key, payload, arrival)
-        if dedupes and key:
-            body = canonical_payload(answer.body)
-            store_receipt(connection, Receipt(provider, key, fingerprint, answer.status, body, effect.id))
-    headers[ARRIVAL_HEADER] = str(arrival)
-    return Reply(answer.status, headers, answer.body, answer.outcome, arrival)
-
-
-def _decide(contract: Contract, key: str | None, receipt: Receipt | None, fingerprint: str) -> _Answer:
-    if contract.dedup == "none":
-        return _Answer("executed", 200)
-    if key is None:
-        if contract.on_missing_key == "execute":
-            return _Answer("executed", 200)
-        message = f"this request needs the header {contract.key_header}"
-        return _refusal(contract.missing_key_status, "idempotency_key_missing", message, contract.key_header)
-    if len(key) > MAX_KEY_LENGTH:
-        message = f"{contract.key_header} is longer than {MAX_KEY_LENGTH} characters"
-        return _refusal(400, "idempotency_key_too_long", message, contract.key_header)
-    if receipt is None:
-        return _Answer("executed", 200)
-    if receipt.fingerprint != fingerprint and contract.on_mismatch != "replay":
-        if contract.on_mismatch == "execute":
-            return _Answer("executed", 200)
-        message = f"{contract.key_header} {key!r} was used before with another request"
-        return _refusal(contract.mismatch_status, "idempotency_mismatch", message, contract.key_header)
-    return _Answer("replayed", receipt.status, json.loads(receipt.body))
-
-
-def _refusal(status: int, kind: str, message: str, param: str) -> _Answer:
-    return _Answer("refused", status, error_document(kind, message, param))
-
-
-def _logical_key(value: object, key_field: str | None) -> str | None:
-    """What the payload says its intent is: the field of that name, or along a dotted path."""
-    if key_field is None:
-        return None
-    found: object = value
-    if isinstance(value, dict) and key_field in value:
-        found = value[key_field]
-    else:
-        for part in key_field.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-    return found if found is None or isinstance(found, str) else canonical_payload(found)
-
-
-def error_document(kind: str, message: str, param: str | None = None) -> dict[str, Any]:
-    """The body of every error reply."""
-    error = {"type": kind, "message": message}
-    if param is not None:
-        error["param"] = param
-    return {"error": error}
-
-
-def turn_away(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> Reply:
-    """A refusal that never reaches the contract, so leaves no arrival."""
-    sent = {"content-type": "application/json", **(headers or {})}
-    return Reply(status, sent, error_document(kind, message), "refused")
-
-
-def body_too_large() -> Reply:
-    """The refusal of a body above MAX_BODY_BYTES."""
-    return turn_away(413, "request_too_large", f"the body is larger than {MAX_BODY_BYTES} bytes")
-
-
-def handle_http(
-    ledger: Ledger,
-    provider: str,
-    contract: Contract,
-    method: str,
-    path: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Reply:
-    """Answer an HTTP request to the provider; every transport ends here.
-
-    path: below the provider's address, still percent-encoded. A query becomes the payload's field "?". Of the
-    headers only the content type and the contract's key header are read; none is stored but the key.
-    """
-    understood = _understand(contract, method, path, headers, body)
-    if isinstance(understood, Reply):
-        return understood
-    return arrive(ledger, provider, *understood)
-
-
-def _understand(
-    contract: Contract, method: str, path: str, headers: Mapping[str, str], body: bytes
-) -> tuple[str, str, str | None] | Reply:
-    """A request's operation, payload (canonical JSON) and key; or the reply that turns it away."""
-    method = method.upper()
-    if method not in _ACTING_METHODS:
-        message = f"{method} is not answered here: this contract has no look-up"
-        return turn_away(405, "method_not_allowed", message, {"allow": ", ".join(_ACTING_METHODS)})
-    if len(body) > MAX_BODY_BYTES:
-        return body_too_large()
-    by_name = {name.lower(): value for name, value in headers.items()}
-    path, _, query = path.partition("?")
-    try:
-        payload = _payload_of(by_name.get("content-type", ""), body)
-        if query:
-            named = payload if isinstance(payload, dict) else {} if payload is None else {"body": payload}
-            payload = {**named, "?": _form(query)}
-        canonical = canonical_payload(payload)
-    except (ValueError, RecursionError) as error:
-        return turn_away(400, "malformed_body", f"the body cannot be read as its content type says: {error}")
-    return f"{method} {path or '/'}", canonical, by_name.get(contract.key_header.lower())
-
-
-def _payload_of(content_type: str, body: bytes) -> object:
-    media_type = content_type.partition(";")[0].strip().lower()
-    if not body:
-        return None
-    if media_type == "application/json" or media_type.endswith("+json"):
-        return json.loads(body, parse_constant=_no_such_constant)
-    if media_type == "application/x-www-form-urlencoded":
-        return _form(body.decode())
-    if media_type.startswith("text/"):
-        return {"text": body.decode()}
-    return body
-
-
-def _no_such_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _form(text: str) -> dict[str, str | list[str]]:
-    values: dict[str, list[str]] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        values.setdefault(name, []).append(value)
-    return {name: found[0] if len(found) == 1 else found for name, found in values.items()}
+    def __init__(self, seen: OSError, arrival: int) -> None:
+        super().__init__(str(seen))
+        self.seen = seen
+        self.arrival = arrival
 
 
 class Provider:
@@ -337,7 +108,7 @@ class Provider:
         ConnectionResetError where the controller ordered such a fault.
         """
         canonical = canonical_payload(payload)
-        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=HTTP_FAULTS + LATE_FAULTS)
+        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=_ACT_FAULTS)
         if order.fault in LATE_FAULTS:
             self._ledger.hold(self.name, operation, {"payload": canonical, "key": key})
         if order.fault == LATE:
@@ -345,12 +116,17 @@ class Provider:
             raise TimeoutError(KINDS[LATE].story)
         if order.fault == LATE_COPY:
             order = GO
+        self._tell_time()
         arrivals: list[int | None] = []
         broken: list[Exception] = []
 
         def deliver() -> Reply:
             try:
-                reply = arrive(self._ledger, self.name, operation, canonical, key)
+                between = self._dying_between(operation)
+                reply = arrive(self._ledger, self.name, operation, canonical, key, between)
+            except _Died as died:
+                arrivals.append(died.arrival)
+                raise died.seen from None
             except Exception as error:
                 broken.append(error)
                 raise
@@ -372,6 +148,51 @@ class Provider:
         self._tell(arrivals, operation, str(reply.status))
         return reply
 
+    def find(self, reference: str) -> Reply:
+        """Ask for the effect of that id, client reference or key, without HTTP: its document, or a reply of status 404.
+
+        Raises LookupError if the contract has no such look-up, and what `call` raises where a fault is ordered.
+        """
+        return self._ask("find", lambda stale: find_effect(self._ledger, self.name, reference, stale))
+
+    def list(self) -> Reply:
+        """Ask for all effects, without HTTP: their documents are `body["data"]`, the oldest first.
+
+        Raises LookupError if the contract has no look-up, and what `call` raises where a fault is ordered.
+        """
+        return self._ask("list", lambda stale: list_effects(self._ledger, self.name, stale))
+
+    def _ask(self, what: str, look: Callable[[bool], Reply]) -> Reply:
+        order = announce("lookup", f"{self.name} {what}", provider=self.name, faults=_ASK_FAULTS)
+        self._tell_time()
+        stale = order.fault == STALE_READ
+        reply = look(stale)  # before any fault: a contract without look-up is an error of the test, whatever fails
+        try:
+            if order.fault == ERROR_BEFORE:
+                reply = self._failing(ERROR_BEFORE, lambda: reply)
+            else:
+                reply = perform(GO if stale else order, lambda: reply)
+        except OSError as error:
+            self._tell([], what, type(error).__name__)
+            raise
+        self._tell([], what, str(reply.status))
+        return reply
+
+    def _dying_between(self, operation: str) -> Callable[[str, int], None]:
+        def between(step: str, arrival: int) -> None:
+            target = f"{self.name} {operation}: {step}"
+            order = announce("provider", target, provider=self.name, faults=_DEATH_FAULTS)
+            if order.fault is not None:
+                kind = ConnectionResetError if order.fault == RESET_RESPONSE else TimeoutError
+                raise _Died(kind(KINDS[order.fault].story), arrival)
+
+        return between
+
+    def _tell_time(self) -> None:
+        # Where nobody explores, time is the machine's, which the ledger takes by itself.
+        if self.contract.keeps_time and connected() is not None:
+            self._ledger.set_now(time.time())
+
     @staticmethod
     def _failing(fault: str, deliver: Callable[[], Reply]) -> Reply:
         """An error status: 503 from in front of the provider, or 500 after it has acted."""
@@ -380,12 +201,21 @@ class Provider:
         deliver()
         return turn_away(500, "api_error", "An unexpected error occurred.")
 
-    def _tell(self, arrivals: list[int | None], operation: str, what: str) -> None:
+    def _tell(self, arrivals: Sequence[int | None], operation: str, what: str) -> None:
         self._ledger.record_told(arrivals[0] if arrivals else None, self.name, operation, what)
 
     @cached_property
     def url(self) -> str:
-        """The provider's address on the loopback server, for any client and language."""
+        """The provider's address on the loopback server, for any client and language.
+
+        Raises ValueError if the contract is not atomic: the server's process cannot be stopped between two commits.
+        """
+        if self.contract.atomicity != "atomic":
+            raise ValueError(
+                f"{self.name!r} has no url, because its contract says atomicity={self.contract.atomicity!r} and the"
+                " loopback server could not be stopped between effect and receipt, so its promise would not be tested:"
+                " use call() or, with httpx, router"
+            )
         address = f"{self._serve().rstrip('/')}/{self.name}"
         register_endpoint(address, self.name)
         return address
@@ -414,7 +244,13 @@ class Provider:
 
         base = httpx.URL(self.base_url).raw_path.decode("ascii").rstrip("/")
         path = request.url.raw_path.decode("ascii").removeprefix(base)
-        reply = handle_http(
-            self._ledger, self.name, self.contract, request.method, path, request.headers, request.content
-        )
+        between = self._dying_between(f"{request.method} {path.partition('?')[0] or '/'}")
+        self._tell_time()
+        try:
+            reply = handle_http(
+                self._ledger, self.name, self.contract, request.method, path, request.headers, request.content, between
+            )
+        except _Died as died:
+            kind = httpx.ReadError if isinstance(died.seen, ConnectionResetError) else httpx.ReadTimeout
+            raise kind(str(died.seen), request=request) from None
         return httpx.Response(reply.status, headers=dict(reply.headers), content=reply.content)

@@ -25,7 +25,8 @@ from os import PathLike
 from typing import IO, Any
 
 from once_fakes.contract import Contract
-from once_fakes.provider import MAX_BODY_BYTES, Reply, body_too_large, handle_http, turn_away
+from once_fakes.reply import Reply, turn_away
+from once_fakes.wire import MAX_BODY_BYTES, body_too_large, handle_http
 from pytest_once.ledger import Ledger
 
 _START_TIMEOUT_S = 20.0

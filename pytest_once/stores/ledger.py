@@ -14,8 +14,8 @@ from pytest_once.stores import StoreError
 
 _KEPT_SNAPSHOTS = 256
 _COLUMNS = {
-    "effects": ("provider", "operation", "logical_key", "payload"),
-    "receipts": ("provider", "key", "fingerprint", "status", "body"),
+    "effects": ("provider", "operation", "logical_key", "payload", "reference", "visible_s"),
+    "receipts": ("provider", "key", "fingerprint", "status", "body", "expires_s"),
     "in_flight": ("provider", "operation", "key", "payload"),
     "memory": ("name", "value"),
 }

@@ -15,7 +15,9 @@ import httpx
 import pytest
 
 from once_fakes import CLIENT_KEY, NONE, Contract, Provider, Reply
-from once_fakes.provider import arrive, deliver, handle_http
+from once_fakes.arriving import arrive
+from once_fakes.provider import deliver
+from once_fakes.wire import handle_http
 from pytest_once.boundaries import (
     Announcer,
     Boundary,

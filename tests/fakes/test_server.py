@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 import once_fakes.server as server_module
-from once_fakes import CLIENT_KEY, NONE, Provider
+from once_fakes import CLIENT_KEY, CLIENT_KEY_24H, NONE, Contract, Provider
 from once_fakes.server import LoopbackServer
 from pytest_once.boundaries import forget_endpoints
 from pytest_once.ledger import Ledger
@@ -289,3 +289,28 @@ def test_two_contracts_are_served_side_by_side(server: LoopbackServer, pay: Prov
             httpx.post(url, json=1, headers={"idempotency-key": "k"})
         name = url.rsplit("/", 1)[1]
         assert len([effect for effect in ledger.effects() if effect.provider == name]) == effects
+
+
+def test_questions_are_answered_over_the_wire(server: LoopbackServer, pay: Provider, ledger: Ledger) -> None:
+    """Over the wire a look-up shows what it shows in process."""
+    contract = Contract(name="l", dedup="none", lookup="by_client_ref", visibility_lag_s=60)
+    url = Provider("lag", contract, ledger, lambda: pay.url.removesuffix("/pay")).url
+    ledger.set_now(1930367167.0)
+    made = httpx.post(f"{url}/v1/refunds", json={"client_ref": "a"})
+    assert httpx.get(f"{url}/v1/refunds/a").status_code == 404
+    ledger.set_now(1930367167.0 + 60)
+    assert httpx.get(f"{url}/v1/refunds/a").content == made.content
+    assert httpx.get(f"{url}/v1/refunds/a", headers={"once-stale": "1"}).status_code == 404
+    assert len(httpx.get(f"{url}/v1/refunds").json()["data"]) == 1
+    head = httpx.head(f"{url}/v1/refunds/a")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+def test_the_servers_time_is_the_ledgers(server: LoopbackServer, pay: Provider, ledger: Ledger) -> None:
+    """The server is a process of its own; its clock is not the one of the process under test."""
+    url = Provider("day", CLIENT_KEY_24H, ledger, lambda: pay.url.removesuffix("/pay")).url
+    ids = []
+    for now_s in (1930367167.0, 1930367168.0, 1930367167.0 + 86400):
+        ledger.set_now(now_s)
+        ids.append(httpx.post(url, json=1, headers={"idempotency-key": "k"}).json()["id"])
+    assert ids == ["day_1", "day_1", "day_2"]
