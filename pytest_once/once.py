@@ -171,21 +171,21 @@ class Once:
 
     def agent(
         self,
-        tool: Callable[P, T],
+        tool: Callable[..., T],
         *,
         calls: int = 2,
         call_id: str | None = None,
         reworded: Mapping[str, Any] | None = None,
         gives_up: tuple[type[BaseException], ...] = (),
-    ) -> Callable[P, T | None]:
+    ) -> Callable[..., T]:
         """Play a model around a tool, sync or async: it stops, repeats the call, alters it, or asks again.
 
         Returns a callable that takes the tool's arguments and explores every way to call it up to `calls` times in
-        one incarnation. call_id: name of the tool's parameter that receives an id per call ("call_1", ...); with it,
-        a repetition under the same id is tried as well. reworded: arguments that a rewording model changes, such as
-        {"note": "as asked"}; the intent stays the same. gives_up: exceptions of the tool after which the model may end
-        its turn as if nothing was wrong; any other exception that it does not answer with a repetition is raised.
-        See `pytest_once.agent`.
+        one incarnation; its answer is None where the model gave up. call_id: name of the tool's parameter that
+        receives an id per call ("call_1", ...); with it, a repetition under the same id is tried as well. reworded:
+        arguments that a rewording model changes, such as {"note": "as asked"}; the intent stays the same. gives_up:
+        exceptions of the tool after which the model may end its turn as if nothing was wrong; any other exception
+        that it does not answer with a repetition is raised. See `pytest_once.agent`.
         """
         from pytest_once.agent import played
 

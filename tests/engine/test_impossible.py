@@ -89,7 +89,7 @@ def test_code_that_gives_up_honestly_is_told_why_it_has_to() -> None:
                 raise NoAnswer from error
             put(db, "done")
 
-    report = explore(body, key="order_1", blocked=(NoAnswer,))
+    report = explore(body, key="order_1", blocked=(NoAnswer,), faults=("lost-request", "lost-response"))
     assert report.verdict is Verdict.ESCALATED and report.passed
     assert "contract-impossible" in report.impossible
 

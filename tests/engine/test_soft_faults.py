@@ -378,7 +378,8 @@ def test_the_faults_that_were_asked_for_are_the_faults_that_are_tried() -> None:
     def body(once: Once) -> None:
         careful(once).call("refund", ORDER, key="order_1")
 
-    assert faults_tried(explore(body)) == {"crash", *PLAIN_SEEN}
+    assert faults_tried(explore(body)) == {"crash", *HTTP_FAULTS}
+    assert faults_tried(explore(body, profile="deep", soft_faults=1)) == {"crash", *PLAIN_SEEN}
     assert faults_tried(explore(body, faults=("refused",))) == {"crash", "refused"}
     assert faults_tried(explore(body, soft_faults=0)) == {"crash"}
     assert faults_tried(explore(body, profile="crash")) == {"crash"}
