@@ -34,6 +34,8 @@ _HELP = {
     "max-states": "states to explore at most, per test (default 5000)",
     "deadline": "time to explore at most, per test: 90s, 5m (default 5m)",
     "timeout": "how long an incarnation may be silent before it is killed: 2s, 1m (default 10s)",
+    "selfcheck": "explore control mutants, code that is known to be wrong, and fail unless each is convicted; runs no "
+    "tests",
     "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
     "nothing, so no marked test passes",
 }
@@ -44,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--once-chaos", nargs="?", const="standard", default=None, metavar="PROFILE", help=_HELP["chaos"])
     for name in ("replay", "max-states", "deadline", "timeout", "isolation"):
         group.addoption(f"--once-{name}", default=None, metavar=name.upper(), help=_HELP[name])
+    group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
     for name in ("chaos", "max-states", "deadline", "timeout", "isolation"):
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
 
@@ -63,6 +66,20 @@ def pytest_load_initial_conftests(
                 args[at] = "--once-chaos=standard"
         early_config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
     yield
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | pytest.ExitCode | None:
+    if not config.getoption("--once-selfcheck") or config.option.help or config.option.version:
+        return None
+    from pytest_once import selfcheck
+    from pytest_once.reporting import terminal
+
+    wrong = 0
+    for checked in selfcheck.run():
+        wrong += not checked.right
+        print("\n".join(terminal.control(checked)), flush=True)
+    print(f"{len(selfcheck.CONTROLS) - wrong} of {len(selfcheck.CONTROLS)} controls judged as they must be")
+    return pytest.ExitCode.TESTS_FAILED if wrong else pytest.ExitCode.OK
 
 
 def pytest_configure(config: pytest.Config) -> None:

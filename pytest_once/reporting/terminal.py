@@ -15,6 +15,8 @@ from pytest_once.site import Site, shown_path
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pytest_once.selfcheck import Checked
+
 WIDTH = 80
 """Columns of a report, unless the caller says otherwise."""
 
@@ -134,6 +136,20 @@ def summary(results: Sequence[Mapping[str, Any]], unmarked: Sequence[str] = (), 
     }
     if results:
         lines.append(", ".join(f"{n} {what}" for what, n in counted.items() if n))
+    return lines
+
+
+def control(checked: Checked, *, width: int = WIDTH) -> list[str]:
+    """A control mutant and its verdict, on a line; with what was expected and why not, if that is another."""
+    lines = _wrapped(f"{checked.verdict!s:16}  {checked.control.name}", width, "", "    ")
+    if not checked.right:
+        wanted = checked.control.verdict
+        lines += _wrapped(
+            f"WRONG: {wanted} was expected, so no verdict of this engine can be relied on here. It said: {checked.why}",
+            width,
+            "    ",
+            "    ",
+        )
     return lines
 
 
