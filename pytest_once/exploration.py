@@ -117,6 +117,8 @@ class Exploration:
                 f"; still changing from state to state: {', '.join(explorer.still_changing)} (name it in ignore= if it "
                 "decides nothing, or give it a limit in the code)"
             )
+        if bound and graph.covered:
+            bound += f"; every schedule of at most {graph.covered} fault{'s' * (graph.covered > 1)} was tried"
         return Report(
             name=self.name,
             verdict=verdict,

@@ -84,6 +84,7 @@ class Explorer:
             if bound := self._limit_reached():
                 self.graph.bound = bound
                 self.still_changing = self._most_varied()
+                self.graph.covered = min(node.cost[0], self.graph.covered or node.cost[0])
                 break
             node.expanded = True
             self._expand(node)
@@ -171,6 +172,7 @@ class Explorer:
             for _ in self._plans(node, base, live, after_s):
                 if bound := self._limit_reached():
                     self.graph.bound = bound
+                    self.graph.covered = node.cost[0]
                     break
             self._let_arrive(node, picture, after_s)
         if node.parent is not None and not self.graph.time_matters:
@@ -243,6 +245,8 @@ class Explorer:
         chosen = sum(fault.startswith(OPTION) for _, fault, _ in plan)
         for index, passage in enumerate(life.passages):
             boundary, sight = passage.boundary, passage.sight
+            if life.violated_at is not None and index >= life.violated_at:
+                return
             if index < last or (index == last and not latest.startswith(DELIVER)) or sight is None:
                 continue
             held = self.evidence.in_flight(sight)
@@ -286,7 +290,8 @@ class Explorer:
             crash = LifePlan(faults, mark_of(life.passages[index].boundary), after_s)
             finding = judge_moment(self.evidence, sight)
             if finding is not None:
-                # What has happened cannot be undone: no need to kill it here.
+                # What has happened cannot be undone: no need to kill it here, nor to disturb it any further.
+                life.violated_at = index
                 return self._violated(finding, (*path, LifePlan(faults, None, after_s)))
             number = self._arrive(
                 sight,

@@ -60,13 +60,15 @@ class Node:
 class Graph:
     """What the search has found so far.
 
-    bound: the limit that stopped it, or "". time_matters: why the answer holds only for the delays explored, or "".
+    bound: the limit that stopped it, or ""; covered: of how many faults every schedule was tried all the same.
+    time_matters: why the answer holds only for the delays explored, or "".
     """
 
     nodes: list[Node] = field(default_factory=list)
     findings: list[Found] = field(default_factory=list)
     crash_points: int = 0
     bound: str = ""
+    covered: int | None = None
     time_matters: str = ""
     matrix: dict[tuple[int, str], Onward] = field(default_factory=dict)
     escalated: bool = False

@@ -65,11 +65,15 @@ class Passage:
 
 @dataclass(slots=True)
 class Life:
-    """What happened in one incarnation. ending is None when it was killed; last is the world it left."""
+    """What happened in one incarnation. ending is None when it was killed; last is the world it left.
+
+    violated_at: number of the boundary before which something untrue was seen, which nothing later can mend.
+    """
 
     passages: list[Passage] = field(default_factory=list)
     ending: Ended | Died | Hung | Misuse | Looped | None = None
     last: Sight | None = None
+    violated_at: int | None = None
 
     @property
     def sights(self) -> list[Sight | None]:
