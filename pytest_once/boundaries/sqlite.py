@@ -27,8 +27,8 @@ import time
 import traceback
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,13 @@ from urllib.parse import unquote
 from pytest_once import clock
 from pytest_once.boundaries import announce
 from pytest_once.boundaries.rebinding import Reference, rebind
+from pytest_once.boundaries.sqlite_faults import (
+    RETURNED_FAULTS,
+    RETURNING_FAULTS,
+    STATEMENT_FAULTS,
+    Failing,
+    take_all,
+)
 from pytest_once.site import Site, call_site
 
 _on_outside: Callable[[str, Site], None] = lambda path, site: None  # noqa: E731
@@ -75,6 +82,8 @@ _DURABLE_PRAGMAS = frozenset(
 )
 """Pragmas whose value is stored in the file; all others set up the connection only."""
 _ACTING_PRAGMAS = frozenset({"optimize", "incremental_vacuum"})
+_UNREFUSABLE = frozenset({"PRAGMA journal_mode", "PRAGMA optimize", "PRAGMA incremental_vacuum"})
+"""Statements that a transaction around them could not undo."""
 
 
 def _plain_name(quoted: str) -> str:
@@ -118,7 +127,8 @@ class _Watch:
     below no root. written: tables written since the transaction began, in that order. savepoint: the one that
     began it, if one did.
     returning: the statement that commits when its rows have been fetched. executing: inside one `execute()`;
-    announced: that call's statement has been announced (triggers make SQLite trace it again).
+    announced: that call's statement has been announced (triggers make SQLite trace it again). failing: how changes
+    that are ordered to fail do so.
     """
 
     roots: tuple[str, ...]
@@ -130,32 +140,34 @@ class _Watch:
     executing: bool = False
     announced: bool = False
     users_trace: Callable[[str], object] | None = None
+    failing: Failing = field(default_factory=Failing)
 
     def attach(self, path: str) -> None:
         if path and self.file is None:
             self.file = _shown(path, self.roots)
             self.foreign = path if path in outside else None
 
-    def changes(self, what: str) -> None:
-        """Announce that the file is about to change; `what` completes the sentence."""
+    def changes(self, what: str, faults: tuple[str, ...] = ()) -> str | None:
+        """Announce that the file is about to change; `what` completes the sentence. Returns the fault ordered."""
         if self.foreign is not None:
             _on_outside(self.foreign, call_site())
-        announce("sqlite", f"{self.file} {what}")
+        return announce("sqlite", f"{self.file} {what}", faults=self.failing.offer(faults)).fault
 
     def statement_begins(self, connection: sqlite3.Connection, text: str) -> None:
         sql = text[_SKIP.match(text).end() :]  # type: ignore[union-attr]  # matches the empty string
         verb = sql[:12].partition(" ")[0].partition("\n")[0].partition(";")[0].upper()
-        if verb == "SELECT":
-            return
+        if verb in ("SELECT", ""):
+            return  # without a verb it is SQLite's own, which it traces as a comment
+        self.failing.stop(connection, verb, text)
         in_transaction = connection.in_transaction
         if verb in ("COMMIT", "END"):
             if in_transaction:
-                self._commits("COMMIT")
+                self._commits(connection, "COMMIT", text)
         elif verb == "RELEASE":
             match = _RELEASE.match(sql)
             outermost = match is not None and _plain_name(match[1]).casefold() == self.savepoint
             if in_transaction and outermost:
-                self._commits("RELEASE")
+                self._commits(connection, "RELEASE", text)
         elif verb in ("BEGIN", "SAVEPOINT"):
             if not in_transaction:
                 self.written.clear()
@@ -173,14 +185,20 @@ class _Watch:
                 self.written[what] = None
             elif not (self.executing and self.announced):
                 self.announced = True
+                faults = STATEMENT_FAULTS
                 if _RETURNING.search(sql):
-                    self.returning = statement
-                self.changes(statement)
+                    self.returning, faults = statement, RETURNING_FAULTS
+                elif statement in _UNREFUSABLE:
+                    faults = ()
+                if fault := self.changes(statement, faults):
+                    self.failing.fail_change(connection, fault, text)
 
-    def _commits(self, verb: str) -> None:
+    def _commits(self, connection: sqlite3.Connection, verb: str, text: str) -> None:
         # Without writes the commit changes nothing. A failed COMMIT comes again, so the tables are kept.
         if self.file is not None and self.written:
-            self.changes(f"{verb} ({', '.join(self.written)})")
+            fault = self.changes(f"{verb} ({', '.join(self.written)})", STATEMENT_FAULTS)
+            if fault is not None:
+                self.failing.fail_commit(connection, fault, text)
 
 
 class _WatchedCursor(sqlite3.Cursor):
@@ -195,44 +213,84 @@ class _WatchedCursor(sqlite3.Cursor):
             return super().execute(*arguments)
         watch.executing, watch.announced, watch.returning = True, False, None
         try:
-            return super().execute(*arguments)
+            with watch.failing.call(self.connection):
+                result = super().execute(*arguments)
+                if watch.failing.ordered is not None:
+                    watch.returning = None
+                    take_all(self)
+                return result
         finally:
             watch.executing = False
             self._once_returning, watch.returning = watch.returning, None
 
     def executemany(self, *arguments: Any) -> Any:
         self._once_before_commit()
-        return super().executemany(*arguments)
+        with _failing(self.connection):
+            return super().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        self._once_before_commit()
+        with _failing(self.connection):
+            return super().executescript(*arguments)
 
     # SQLite commits when the last row has been taken, and nobody knows beforehand which one that is.
 
     def fetchone(self) -> Any:
-        self._once_before_commit()
-        row = super().fetchone()
-        self._once_taken(row is None)
+        if self._once_returning is None:
+            return super().fetchone()
+        with self._once_taking():
+            row = super().fetchone()
+            self._once_taken(row is None)
         return row
 
     def fetchmany(self, *arguments: Any, **named: Any) -> Any:
-        self._once_before_commit()
-        rows = super().fetchmany(*arguments, **named)
-        self._once_taken(not rows)
+        if self._once_returning is None:
+            return super().fetchmany(*arguments, **named)
+        with self._once_taking():
+            rows = super().fetchmany(*arguments, **named)
+            self._once_taken(not rows)
         return rows
 
     def fetchall(self) -> Any:
-        self._once_before_commit()
-        rows = super().fetchall()
-        self._once_taken(True)
+        if self._once_returning is None:
+            return super().fetchall()
+        with self._once_taking():
+            rows = super().fetchall()
+            self._once_taken(True)
         return rows
 
     def __next__(self) -> Any:
-        self._once_before_commit()
-        try:
-            row = super().__next__()
-        except StopIteration:
-            self._once_taken(True)
-            raise
-        self._once_taken(False)
+        if self._once_returning is None:
+            return super().__next__()
+        with self._once_taking():
+            row = self._once_next()
+            self._once_taken(row is _NO_ROW)
+        if row is _NO_ROW:
+            raise StopIteration
         return row
+
+    def _once_next(self) -> Any:
+        # A context manager made of a generator cannot let StopIteration through.
+        try:
+            return super().__next__()
+        except StopIteration:
+            return _NO_ROW
+
+    @contextmanager
+    def _once_taking(self) -> Iterator[None]:
+        """Around taking rows, which may commit the statement that returns them."""
+        watch = _watch_of(self)
+        if watch is None or self.connection.in_transaction:
+            yield
+            return
+        with watch.failing.call(self.connection):
+            what = f"{self._once_returning} (returned)"
+            if fault := watch.changes(what, RETURNED_FAULTS):
+                watch.failing.fail_change(self.connection, fault, what)
+            yield
+            if fault is not None:
+                self._once_returning = None
+                take_all(self)
 
     def _once_taken(self, exhausted: bool) -> None:
         # The number of rows is known once the statement has run to its end.
@@ -256,6 +314,15 @@ class _WatchedCursor(sqlite3.Cursor):
 
 def _watch_of(cursor: sqlite3.Cursor) -> _Watch | None:
     return getattr(cursor.connection, "_once_watch", None)
+
+
+_NO_ROW = object()
+
+
+def _failing(connection: sqlite3.Connection) -> AbstractContextManager[None]:
+    """A call on the connection that raises what is ordered meanwhile."""
+    watch: _Watch | None = getattr(connection, "_once_watch", None)
+    return nullcontext() if watch is None else watch.failing.call(connection)
 
 
 _roots: tuple[str, ...] = ()
@@ -284,6 +351,14 @@ class _WatchedConnection(sqlite3.Connection):
         if isinstance(factory, type) and issubclass(factory, sqlite3.Cursor):
             return super().cursor(_subclass(_WatchedCursor, factory))
         return super().cursor(factory)
+
+    def commit(self) -> None:
+        with _failing(self):
+            super().commit()
+
+    def __exit__(self, *raised: Any) -> Any:
+        with _failing(self):
+            return super().__exit__(*raised)
 
     # The C versions of these three make a plain cursor without asking cursor().
 
@@ -321,6 +396,8 @@ def _tracer(connection: weakref.ref[sqlite3.Connection], watch: _Watch) -> Calla
     # Weak, because what SQLite itself refers to must never keep a dropped connection, and its locks, alive.
     def trace(text: str) -> None:
         alive = connection()
+        if watch.failing.at_work:
+            return
         if alive is not None:
             try:
                 watch.statement_begins(alive, text)
