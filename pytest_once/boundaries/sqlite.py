@@ -10,7 +10,8 @@ Connections also get
 - `PRAGMA synchronous=OFF`: a crash here is the death of the process, not of the machine;
 - date and time functions that follow the virtual clock. They are registered as deterministic, like the
   built-in ones allowed in indexes and CHECK constraints: a schema with an index on `date(column)` could
-  otherwise not be opened at all. The price: an index on `date('now')`, which SQLite refuses, is accepted.
+  otherwise not be opened at all. The price: `date('now')` in an index, a CHECK constraint or a stored column, at
+  which SQLite fails with the first row, is accepted.
 
 Not seen: `sqlite3.Connection(...)` called directly, and the commit of a `Blob` closed later than its
 `blobopen()`, which is what is announced.
@@ -504,9 +505,16 @@ def _virtual(name: str, first: int, *arguments: Any) -> Any:
     return _ask_built_in(name, arguments)
 
 
+def _virtual_difference(*arguments: Any) -> Any:
+    """The built-in timediff, whose arguments are time values both, on the virtual clock."""
+    values = (_now() if isinstance(value, str) and value.lower() == "now" else value for value in arguments)
+    return _ask_built_in("timediff", tuple(values))
+
+
 _TIME_FUNCTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     *((name, partial(_virtual, name, 0)) for name in ("datetime", "date", "time", "julianday", "unixepoch")),
     ("strftime", partial(_virtual, "strftime", 1)),
+    *((("timediff", _virtual_difference),) if sqlite3.sqlite_version_info >= (3, 43) else ()),
 )
 _TIME_KEYWORDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("current_timestamp", partial(_virtual, "datetime", 0)),

@@ -579,6 +579,19 @@ def test_sql_time_follows_the_virtual_clock(db: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 43), reason="timediff came with SQLite 3.43")
+def test_a_difference_of_times_follows_the_virtual_clock(db: Path) -> None:
+    """Either argument may be now."""
+
+    def body() -> Any:
+        Clock().install()
+        question = "SELECT timediff('now', '2031-03-03 05:06:07'), timediff('2031-03-05 05:06:07', 'NOW')"
+        return sqlite3.connect(db).execute(question).fetchone()
+
+    day = "+0000-00-01 00:00:00.000"
+    assert recorded(body, install=lambda: sqlite.install([db.parent], [])).result == [day, day]
+
+
 STAMPED = (
     "CREATE TABLE stamped(a, at TEXT DEFAULT CURRENT_TIMESTAMP, until TEXT DEFAULT (datetime('now', '+60 seconds')))"
 )
