@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_once.boundaries import announce, rebinding, sqlite
+from pytest_once.boundaries import announce, rebinding, sqlite, sqlite_inherited
 from pytest_once.clock import Clock
 from pytest_once.site import Site
 from tests.boundaries.recording import Recording, recorded
@@ -729,7 +729,7 @@ def test_use_of_a_connection_from_before_the_fork_is_reported(db: Path) -> None:
     """It shares the parent's locks: a restarted process would have opened its own."""
     connection = sqlite3.connect(db)
     memory = sqlite3.connect(":memory:")
-    inherited = [one for one in sqlite.inherited_connections() if one.connection in (connection, memory)]
+    inherited = [one for one in sqlite_inherited.inherited_connections() if one.connection in (connection, memory)]
     assert [one.file for one in inherited] == [os.path.realpath(db)]
     reports: list[Any] = []
 
@@ -737,7 +737,7 @@ def test_use_of_a_connection_from_before_the_fork_is_reported(db: Path) -> None:
         reports.append([file, site.text])
 
     def body() -> Any:
-        sqlite.watch_inherited(inherited, report)
+        sqlite_inherited.watch_inherited(inherited, report)
         connection.execute("SELECT 1")
         return reports
 
