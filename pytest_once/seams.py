@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_once import clock, entropy
 from pytest_once.boundaries import files, httpx, sqlite, sqlite_inherited
 from pytest_once.boundaries.rebinding import Reference, references
-from pytest_once.canonical import PID
+from pytest_once.scanning import PID
 
 if TYPE_CHECKING:
     from pytest_once.incarnation import Channel
