@@ -396,13 +396,13 @@ _subclasses: dict[tuple[type, type], type] = {}
 
 
 def _subclass(watched: type, users: type) -> type:
-    """A subclass of the user's class with our methods first; it keeps the user's name."""
+    """A subclass of the user's class whose super() calls reach our methods first; it keeps the user's name."""
     if issubclass(users, watched):
         return users
     made = _subclasses.get((watched, users))
     if made is None:
         named = {"__module__": users.__module__, "__qualname__": users.__qualname__, "__doc__": users.__doc__}
-        bases = (watched,) if users in (sqlite3.Connection, sqlite3.Cursor) else (watched, users)
+        bases = (watched,) if users in (sqlite3.Connection, sqlite3.Cursor) else (users, watched)
         made = types.new_class(users.__name__, bases, {}, lambda namespace: namespace.update(named))
         _subclasses[watched, users] = made
     return made

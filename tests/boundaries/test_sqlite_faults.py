@@ -485,6 +485,42 @@ def test_a_users_own_connection_class_takes_part(db: Path) -> None:
     assert failing(body, STORE_FULL, db).result == [RAISED[STORE_FULL], [True]]
 
 
+def test_a_users_own_connection_class_may_try_again(db: Path) -> None:
+    """It stands between the code and sqlite3, so a busy database is for it to deal with, once for each time."""
+
+    def body() -> list[Any]:
+        seen: list[str] = []
+
+        class Patient(sqlite3.Connection):
+            def patiently(self, act: Callable[[], Any]) -> Any:
+                try:
+                    return act()
+                except sqlite3.OperationalError as error:
+                    seen.append(error.sqlite_errorname)
+                    return act()
+
+            def execute(self, *arguments: Any) -> Any:
+                parent: Any = super()
+                return self.patiently(lambda: parent.execute(*arguments))
+
+            def commit(self) -> None:
+                self.patiently(super().commit)
+
+        statements = sqlite3.connect(db, factory=Patient, isolation_level=None)
+        statements.execute(INSERT)
+        transactions = sqlite3.connect(db, factory=Patient)
+        transactions.execute(INSERT)
+        transactions.commit()
+        return seen
+
+    insert, commit = "agent.db INSERT INTO tasks", "agent.db COMMIT (tasks)"
+    first = failing(body, STORE_BUSY, db)
+    assert (first.result, first.targets()) == (["SQLITE_BUSY"], [insert, insert, commit, "after"])
+    second = failing(body, STORE_BUSY, db, at="COMMIT")
+    assert (second.result, second.targets()) == (["SQLITE_BUSY"], [insert, commit, commit, "after"])
+    assert rows(db) == 4
+
+
 def test_what_cannot_fail_visibly_offers_no_fault(db: Path) -> None:
     """A connection that only a function made has no method of ours to raise in."""
 
