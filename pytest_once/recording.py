@@ -13,9 +13,10 @@ from typing import Any
 
 from pytest_once import inherited, seams
 from pytest_once.boundaries import Boundary
-from pytest_once.canonical import Naming, Row, differences
+from pytest_once.canonical import Naming, Row
 from pytest_once.checks import Verdict, build_oracle
 from pytest_once.clock import EPOCH_S, WINDOW_S
+from pytest_once.differences import differences
 from pytest_once.evidence import Evidence
 from pytest_once.incarnation import Channel, Died, Ended, Hung, Misuse, raised_at
 from pytest_once.judgement import judge_end, judge_moment

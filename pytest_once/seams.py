@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_once import clock, entropy
-from pytest_once.boundaries import files, httpx, sqlite
+from pytest_once.boundaries import files, httpx, sqlite, sqlite_inherited
 from pytest_once.boundaries.rebinding import Reference, references
-from pytest_once.canonical import PID
+from pytest_once.scanning import PID
 
 if TYPE_CHECKING:
     from pytest_once.incarnation import Channel
@@ -31,7 +31,7 @@ class Prepared:
     roots: tuple[Path, ...]
     early: list[Reference]
     searched: set[str]
-    inherited: list[sqlite.Inherited]
+    inherited: list[sqlite_inherited.Inherited]
 
 
 BOUNDARY_TAKES_S = 0.001
@@ -42,7 +42,7 @@ _installed_roots: list[Path] = []
 
 def prepare(roots: Sequence[Path]) -> Prepared:
     """In the parent, once per exploration."""
-    prepared = Prepared(tuple(roots), [], set(), sqlite.inherited_connections())
+    prepared = Prepared(tuple(roots), [], set(), sqlite_inherited.inherited_connections())
     refresh(prepared)
     return prepared
 
@@ -98,7 +98,7 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
             site,
         )
 
-    sqlite.watch_inherited(prepared.inherited, inherited)
+    sqlite_inherited.watch_inherited(prepared.inherited, inherited)
     channel.now_s = lambda: time.now_s
     channel.between = lambda: time.advance(BOUNDARY_TAKES_S)
     return time

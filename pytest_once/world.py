@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pytest_once.canonical import Form, Naming, Row, describe_changes, digest, most_varied, occurring, slot
+from pytest_once.canonical import Form, Naming, Row, digest, occurring, slot
+from pytest_once.differences import describe_changes, most_varied
 from pytest_once.stores import Store, StoreError
 
 MEMORY_FREE_BYTES = 64 * 1024 * 1024

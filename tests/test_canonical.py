@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_once import canonical
+from pytest_once import scanning
 from pytest_once.canonical import (
-    Cell,
     Naming,
     Row,
     canonical_rows,
-    describe_changes,
-    differences,
     digest,
     masked_text,
     occurring,
 )
+from pytest_once.differences import describe_changes, differences
+from pytest_once.scanning import Cell
 
 NOW = 1_700_000_000.0
 TIMED = Naming(clock_window=(NOW - 86_400, NOW + 864_000))
@@ -326,7 +325,7 @@ def test_a_growing_set_of_tokens_is_the_same_as_a_fresh_one() -> None:
     grown = [canonical_rows(rows, minted(*tokens), NOW) for tokens in sets]
     for tokens, found in zip(sets, grown, strict=True):
         canonical_rows([], minted(f"unrelated-{tokens}"), NOW)  # what is taken over from here is empty
-        canonical._scanner.cache_clear()
+        scanning.scanner_for.cache_clear()
         assert canonical_rows(rows, minted(*tokens), NOW) == found, tokens
     assert len({digest(found) for found in grown}) == len(set(map(frozenset, sets)))
 

@@ -212,6 +212,62 @@ def test_anyio_sleeps_and_time_outs_are_virtual_too(backend: str) -> None:
     assert recording.result == [[1, 1], [2, 2], [3, 3], [True, 7]]
 
 
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=needs_trio)])
+def test_anyio_deadlines_agree_with_its_sleeps(backend: str) -> None:
+    """fail_after, a deadline around a group and one around an event: none is missed because sleeping takes no time."""
+    anyio = pytest.importorskip("anyio")
+
+    def body(clock: Clock) -> list[Any]:
+        seen: list[Any] = []
+
+        def note(what: str) -> None:
+            seen.append([what, round(clock.passed_s, 1)])
+
+        async def beat() -> None:
+            while True:
+                await anyio.sleep(6)
+                note("beat")
+
+        async def main() -> None:
+            try:
+                with anyio.fail_after(5):
+                    await anyio.sleep(10)
+            except TimeoutError:
+                note("failed")
+            await anyio.sleep_until(anyio.current_time() + 3)
+            note("slept until")
+            with anyio.move_on_after(20):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(beat)
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(2)
+                    await anyio.sleep(100)
+            note("moved on")
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.sleep, 5)
+                with anyio.move_on_after(3):
+                    await anyio.Event().wait()
+                note("no event")
+            await anyio.to_thread.run_sync(time.sleep, 30)
+            note("thread")
+
+        anyio.run(main, backend=backend)
+        return seen
+
+    recording = run(body)
+
+    assert recording.error is None
+    beats = [["beat", 14], ["beat", 20], ["beat", 26]]
+    assert recording.result == [
+        ["failed", 5],
+        ["slept until", 8],
+        *beats,
+        ["moved on", 28],
+        ["no event", 31],
+        ["thread", 63],
+    ]
+
+
 @needs_trio
 def test_trio_sleeps_are_virtual_and_ordered() -> None:
     """Also without anyio, and with a deadline inside a loop."""

@@ -3,11 +3,17 @@
 Renames, removals, links and directories are announced call by call; a file opened for writing before it is
 created or truncated, before what was buffered is written out (flush, or a full buffer), and before it is
 closed. Paths elsewhere cost one comparison. SQLite opens its files without Python and is not seen here.
+
+A replacement, a rename, a sync, a flush and a close can be ordered to fail: with nothing applied, because the disk
+is full (ENOSPC) or read-only (EROFS), or applied although an error is reported (EIO). As in reality a close that fails
+has closed the file, and what was still in its buffer is lost; after a flush that fails it is still there; and a
+file that is only dropped loses it without a word.
 """
 
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import os
 import re
@@ -17,6 +23,10 @@ from typing import Any
 
 from pytest_once.boundaries import announce
 from pytest_once.boundaries.rebinding import Reference, rebind
+from pytest_once.faults import COMMIT_UNKNOWN, STORE_FULL, STORE_READONLY
+
+FILE_FAULTS = (STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN)
+_ERRORS = {STORE_FULL: errno.ENOSPC, STORE_READONLY: errno.EROFS, COMMIT_UNKNOWN: errno.EIO}
 
 _PASSING = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?<=tmp)_?[a-z0-9_]{8}|(?<![0-9A-Za-z])(?=[a-f]*[0-9])[0-9a-f]{16,}"
@@ -94,6 +104,19 @@ def _directory_of(descriptor: int) -> str | None:
         return None
 
 
+def _ordered_to_fail(what: str) -> str | None:
+    """Announce a change that can fail; returns how, if it is to."""
+    return announce("file", what, faults=FILE_FAULTS).fault
+
+
+def _error(fault: str, *paths: Any) -> OSError:
+    """What the system call would raise. paths: the one or two it was given, if any."""
+    number = _ERRORS[fault]
+    if len(paths) == 2:
+        return OSError(number, os.strerror(number), paths[0], None, paths[1])
+    return OSError(number, os.strerror(number), *paths)
+
+
 def _path_call(name: str) -> Callable[..., Any]:
     original = _originals[name]
 
@@ -128,9 +151,16 @@ def _pair_call(name: str) -> Callable[..., Any]:
         shown = _tracked(dst, named.get("dst_dir_fd", named.get("dir_fd")))
         if shown is None and name in ("replace", "rename"):
             shown = _tracked(src, named.get("src_dir_fd"))  # moved out of the world
+        fault = None
         if shown is not None:
-            announce("file", f"{name} {shown}")
-        return original(src, dst, *positional, **named)
+            if name in ("replace", "rename"):
+                fault = _ordered_to_fail(f"{name} {shown}")
+            else:
+                announce("file", f"{name} {shown}")
+        if fault in (None, COMMIT_UNKNOWN):
+            original(src, dst, *positional, **named)
+        if fault is not None:
+            raise _error(fault, src, dst)
 
     return call
 
@@ -144,7 +174,8 @@ def _sync(name: str) -> Callable[[Any], None]:
             original(fd)
         else:
             # The real one only matters when the machine dies, and takes longer than all the rest.
-            announce("file", f"{name} {shown}")
+            if fault := _ordered_to_fail(f"{name} {shown}"):
+                raise _error(fault)
 
     return sync
 
@@ -249,20 +280,39 @@ class _Announcing:
 
     def flush(self: Any) -> None:
         if self._once_dirty and not self._once_closing:
+            fault = _ordered_to_fail(f"flush {self._once_shown}")
+            if fault not in (None, COMMIT_UNKNOWN):
+                raise _error(fault)
             self._once_pending = self._once_dirty = False
             self._once_since_announced = 0
-            announce("file", f"flush {self._once_shown}")
-        parent: Any = super()
-        parent.flush()
+            parent: Any = super()
+            parent.flush()
+            if fault is not None:
+                raise _error(fault)
+        else:
+            parent = super()
+            parent.flush()
 
     def close(self: Any) -> None:
+        fault = None
         if not self._once_closing and not self.closed:
             self._once_closing = True
             if self._once_pending:
-                announce("file", f"close {self._once_shown}")
+                fault = _ordered_to_fail(f"close {self._once_shown}")
+            if fault not in (None, COMMIT_UNKNOWN):
+                _lose_what_comes(self.fileno())
             _descriptors.pop(self.fileno(), None)
         parent: Any = super()
         parent.close()
+        if fault is not None:
+            raise _error(fault)
+
+
+def _lose_what_comes(fd: int) -> None:
+    """Let the descriptor take what is written to it from now on, and the file not have it."""
+    nowhere = _originals["open"](os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, fd, os.get_inheritable(fd))
+    _originals["close"](nowhere)
 
 
 class _Text(_Announcing, io.TextIOWrapper):

@@ -8,9 +8,7 @@ announced again before its rows are fetched, because SQLite commits it when the 
 
 Connections also get
 - `PRAGMA synchronous=OFF`: a crash here is the death of the process, not of the machine;
-- date and time functions that follow the virtual clock. They are registered as deterministic, like the
-  built-in ones allowed in indexes and CHECK constraints: a schema with an index on `date(column)` could
-  otherwise not be opened at all. The price: an index on `date('now')`, which SQLite refuses, is accepted.
+- date and time functions that follow the virtual clock (sqlite_time).
 
 Not seen: `sqlite3.Connection(...)` called directly, and the commit of a `Blob` closed later than its
 `blobopen()`, which is what is announced.
@@ -19,25 +17,37 @@ Not seen: `sqlite3.Connection(...)` called directly, and the commit of a `Blob` 
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import sys
-import threading
-import time
 import traceback
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from pytest_once import clock
 from pytest_once.boundaries import announce
 from pytest_once.boundaries.rebinding import Reference, rebind
+from pytest_once.boundaries.sqlite_faults import (
+    RETURNED_FAULTS,
+    RETURNING_FAULTS,
+    STATEMENT_FAULTS,
+    Failing,
+    take_all,
+)
+from pytest_once.boundaries.sqlite_statements import (
+    UNREFUSABLE,
+    attached_file,
+    ends_transaction,
+    opening,
+    returns_rows,
+    savepoint,
+    written_by,
+)
+from pytest_once.boundaries.sqlite_time import keep_virtual_time
 from pytest_once.site import Site, call_site
 
 _on_outside: Callable[[str, Site], None] = lambda path, site: None  # noqa: E731
@@ -46,68 +56,6 @@ outside: list[str] = []
 
 EXIT_UNANNOUNCED = 70
 """Exit status of a process that could not announce a boundary and therefore must not pass it."""
-
-_SKIP = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
-_WORD = r"""(?:"[^"]+"|\[[^\]]+\]|`[^`]+`|'[^']+'|[\w$]+)"""
-_NAME = rf"({_WORD}(?:\s*\.\s*{_WORD})?)"
-_FLAGS = re.IGNORECASE | re.DOTALL
-_QUOTING = re.compile(r"[\"\[\]`'\s]")
-_WRITES = (
-    ("INSERT INTO", re.compile(rf"INSERT\s+(?:OR\s+\w+\s+)?INTO\s+{_NAME}", _FLAGS)),
-    ("REPLACE INTO", re.compile(rf"REPLACE\s+INTO\s+{_NAME}", _FLAGS)),
-    ("UPDATE", re.compile(rf"UPDATE\s+(?:OR\s+\w+\s+)?{_NAME}", _FLAGS)),
-    ("DELETE FROM", re.compile(rf"DELETE\s+FROM\s+{_NAME}", _FLAGS)),
-)
-_SCHEMA = re.compile(
-    r"(CREATE|DROP|ALTER)\s+(?:TEMP\s+|TEMPORARY\s+|UNIQUE\s+|VIRTUAL\s+)*(TABLE|INDEX|VIEW|TRIGGER)\s+"
-    rf"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?{_NAME}",
-    _FLAGS,
-)
-_LITERAL = re.compile(r"'(?:[^']|'')*'")
-_RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
-_RELEASE = re.compile(rf"RELEASE\s+(?:SAVEPOINT\s+)?{_NAME}", _FLAGS)
-_SAVEPOINT = re.compile(rf"SAVEPOINT\s+{_NAME}", _FLAGS)
-_ROLLBACK_TO = re.compile(r"ROLLBACK\s+(?:TRANSACTION\s+)?TO\b", re.IGNORECASE)
-_ATTACH = re.compile(r"ATTACH\s+(?:DATABASE\s+)?'((?:[^']|'')+)'", _FLAGS)
-_PRAGMA = re.compile(r"PRAGMA\s+(?:\w+\s*\.\s*)?(\w+)\s*([=(]?)", _FLAGS)
-_DURABLE_PRAGMAS = frozenset(
-    {"journal_mode", "user_version", "application_id", "schema_version", "auto_vacuum", "encoding"}
-)
-"""Pragmas whose value is stored in the file; all others set up the connection only."""
-_ACTING_PRAGMAS = frozenset({"optimize", "incremental_vacuum"})
-
-
-def _plain_name(quoted: str) -> str:
-    return _QUOTING.sub("", quoted)
-
-
-def _written_by(verb: str, sql: str) -> tuple[str, str] | None:
-    """(short statement, what it writes) if the statement may change the file, else None."""
-    if verb in ("INSERT", "REPLACE", "UPDATE", "DELETE"):
-        for words, pattern in _WRITES:
-            if match := pattern.match(sql):
-                table = _plain_name(match[1])
-                return f"{words} {table}", table
-        return verb, verb.lower()
-    if verb == "WITH":
-        unquoted = _LITERAL.sub("''", sql)
-        for words, pattern in _WRITES:
-            if match := pattern.search(unquoted):
-                table = _plain_name(match[1])
-                return f"WITH {words} {table}", table
-        return None
-    if verb in ("CREATE", "DROP", "ALTER"):
-        if match := _SCHEMA.match(sql):
-            table = _plain_name(match[3])
-            return f"{verb} {match[2].upper()} {table}", table
-        return verb, "schema"
-    if verb in ("VACUUM", "REINDEX", "ANALYZE"):
-        return verb, verb.lower()
-    if verb == "PRAGMA" and (match := _PRAGMA.match(sql)):
-        name = match[1].lower()
-        if name in _ACTING_PRAGMAS or (match[2] and name in _DURABLE_PRAGMAS):
-            return f"PRAGMA {name}", name
-    return None
 
 
 @dataclass(slots=True)
@@ -118,7 +66,8 @@ class _Watch:
     below no root. written: tables written since the transaction began, in that order. savepoint: the one that
     began it, if one did.
     returning: the statement that commits when its rows have been fetched. executing: inside one `execute()`;
-    announced: that call's statement has been announced (triggers make SQLite trace it again).
+    announced: that call's statement has been announced (triggers make SQLite trace it again). failing: how changes
+    that are ordered to fail do so.
     """
 
     roots: tuple[str, ...]
@@ -130,57 +79,60 @@ class _Watch:
     executing: bool = False
     announced: bool = False
     users_trace: Callable[[str], object] | None = None
+    failing: Failing = field(default_factory=Failing)
 
     def attach(self, path: str) -> None:
         if path and self.file is None:
             self.file = _shown(path, self.roots)
             self.foreign = path if path in outside else None
 
-    def changes(self, what: str) -> None:
-        """Announce that the file is about to change; `what` completes the sentence."""
+    def changes(self, what: str, faults: tuple[str, ...] = ()) -> str | None:
+        """Announce that the file is about to change; `what` completes the sentence. Returns the fault ordered."""
         if self.foreign is not None:
             _on_outside(self.foreign, call_site())
-        announce("sqlite", f"{self.file} {what}")
+        return announce("sqlite", f"{self.file} {what}", faults=self.failing.offer(faults)).fault
 
     def statement_begins(self, connection: sqlite3.Connection, text: str) -> None:
-        sql = text[_SKIP.match(text).end() :]  # type: ignore[union-attr]  # matches the empty string
-        verb = sql[:12].partition(" ")[0].partition("\n")[0].partition(";")[0].upper()
-        if verb == "SELECT":
-            return
+        verb, sql = opening(text)
+        if verb in ("SELECT", ""):
+            return  # without a verb it is SQLite's own, which it traces as a comment
+        self.failing.stop(connection, verb, text)
         in_transaction = connection.in_transaction
         if verb in ("COMMIT", "END"):
             if in_transaction:
-                self._commits("COMMIT")
+                self._commits(connection, "COMMIT", text)
         elif verb == "RELEASE":
-            match = _RELEASE.match(sql)
-            outermost = match is not None and _plain_name(match[1]).casefold() == self.savepoint
-            if in_transaction and outermost:
-                self._commits("RELEASE")
+            if in_transaction and self.savepoint is not None and savepoint(sql) == self.savepoint:
+                self._commits(connection, "RELEASE", text)
         elif verb in ("BEGIN", "SAVEPOINT"):
             if not in_transaction:
                 self.written.clear()
-                match = _SAVEPOINT.match(sql)
-                self.savepoint = _plain_name(match[1]).casefold() if match else None
+                self.savepoint = savepoint(sql)
         elif verb == "ROLLBACK":
-            if not _ROLLBACK_TO.match(sql):
+            if ends_transaction(sql):
                 self.written.clear()
         elif verb == "ATTACH":
-            if match := _ATTACH.match(sql):
-                self.attach(_path_of(match[1].replace("''", "'")))
-        elif self.file is not None and (written := _written_by(verb, sql)):
+            self.attach(attached_file(sql))
+        elif self.file is not None and (written := written_by(verb, sql)):
             statement, what = written
             if in_transaction:
                 self.written[what] = None
             elif not (self.executing and self.announced):
                 self.announced = True
-                if _RETURNING.search(sql):
-                    self.returning = statement
-                self.changes(statement)
+                faults = STATEMENT_FAULTS
+                if returns_rows(sql):
+                    self.returning, faults = statement, RETURNING_FAULTS
+                elif statement in UNREFUSABLE:
+                    faults = ()
+                if fault := self.changes(statement, faults):
+                    self.failing.fail_change(connection, fault, text)
 
-    def _commits(self, verb: str) -> None:
+    def _commits(self, connection: sqlite3.Connection, verb: str, text: str) -> None:
         # Without writes the commit changes nothing. A failed COMMIT comes again, so the tables are kept.
         if self.file is not None and self.written:
-            self.changes(f"{verb} ({', '.join(self.written)})")
+            fault = self.changes(f"{verb} ({', '.join(self.written)})", STATEMENT_FAULTS)
+            if fault is not None:
+                self.failing.fail_commit(connection, fault, text)
 
 
 class _WatchedCursor(sqlite3.Cursor):
@@ -195,44 +147,84 @@ class _WatchedCursor(sqlite3.Cursor):
             return super().execute(*arguments)
         watch.executing, watch.announced, watch.returning = True, False, None
         try:
-            return super().execute(*arguments)
+            with watch.failing.call(self.connection):
+                result = super().execute(*arguments)
+                if watch.failing.ordered is not None:
+                    watch.returning = None
+                    take_all(self)
+                return result
         finally:
             watch.executing = False
             self._once_returning, watch.returning = watch.returning, None
 
     def executemany(self, *arguments: Any) -> Any:
         self._once_before_commit()
-        return super().executemany(*arguments)
+        with _failing(self.connection):
+            return super().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        self._once_before_commit()
+        with _failing(self.connection):
+            return super().executescript(*arguments)
 
     # SQLite commits when the last row has been taken, and nobody knows beforehand which one that is.
 
     def fetchone(self) -> Any:
-        self._once_before_commit()
-        row = super().fetchone()
-        self._once_taken(row is None)
+        if self._once_returning is None:
+            return super().fetchone()
+        with self._once_taking():
+            row = super().fetchone()
+            self._once_taken(row is None)
         return row
 
     def fetchmany(self, *arguments: Any, **named: Any) -> Any:
-        self._once_before_commit()
-        rows = super().fetchmany(*arguments, **named)
-        self._once_taken(not rows)
+        if self._once_returning is None:
+            return super().fetchmany(*arguments, **named)
+        with self._once_taking():
+            rows = super().fetchmany(*arguments, **named)
+            self._once_taken(not rows)
         return rows
 
     def fetchall(self) -> Any:
-        self._once_before_commit()
-        rows = super().fetchall()
-        self._once_taken(True)
+        if self._once_returning is None:
+            return super().fetchall()
+        with self._once_taking():
+            rows = super().fetchall()
+            self._once_taken(True)
         return rows
 
     def __next__(self) -> Any:
-        self._once_before_commit()
-        try:
-            row = super().__next__()
-        except StopIteration:
-            self._once_taken(True)
-            raise
-        self._once_taken(False)
+        if self._once_returning is None:
+            return super().__next__()
+        with self._once_taking():
+            row = self._once_next()
+            self._once_taken(row is _NO_ROW)
+        if row is _NO_ROW:
+            raise StopIteration
         return row
+
+    def _once_next(self) -> Any:
+        # A context manager made of a generator cannot let StopIteration through.
+        try:
+            return super().__next__()
+        except StopIteration:
+            return _NO_ROW
+
+    @contextmanager
+    def _once_taking(self) -> Iterator[None]:
+        """Around taking rows, which may commit the statement that returns them."""
+        watch = _watch_of(self)
+        if watch is None or self.connection.in_transaction:
+            yield
+            return
+        with watch.failing.call(self.connection):
+            what = f"{self._once_returning} (returned)"
+            if fault := watch.changes(what, RETURNED_FAULTS):
+                watch.failing.fail_change(self.connection, fault, what)
+            yield
+            if fault is not None:
+                self._once_returning = None
+                take_all(self)
 
     def _once_taken(self, exhausted: bool) -> None:
         # The number of rows is known once the statement has run to its end.
@@ -256,6 +248,15 @@ class _WatchedCursor(sqlite3.Cursor):
 
 def _watch_of(cursor: sqlite3.Cursor) -> _Watch | None:
     return getattr(cursor.connection, "_once_watch", None)
+
+
+_NO_ROW = object()
+
+
+def _failing(connection: sqlite3.Connection) -> AbstractContextManager[None]:
+    """A call on the connection that raises what is ordered meanwhile."""
+    watch: _Watch | None = getattr(connection, "_once_watch", None)
+    return nullcontext() if watch is None else watch.failing.call(connection)
 
 
 _roots: tuple[str, ...] = ()
@@ -284,6 +285,14 @@ class _WatchedConnection(sqlite3.Connection):
         if isinstance(factory, type) and issubclass(factory, sqlite3.Cursor):
             return super().cursor(_subclass(_WatchedCursor, factory))
         return super().cursor(factory)
+
+    def commit(self) -> None:
+        with _failing(self):
+            super().commit()
+
+    def __exit__(self, *raised: Any) -> Any:
+        with _failing(self):
+            return super().__exit__(*raised)
 
     # The C versions of these three make a plain cursor without asking cursor().
 
@@ -321,6 +330,8 @@ def _tracer(connection: weakref.ref[sqlite3.Connection], watch: _Watch) -> Calla
     # Weak, because what SQLite itself refers to must never keep a dropped connection, and its locks, alive.
     def trace(text: str) -> None:
         alive = connection()
+        if watch.failing.at_work:
+            return
         if alive is not None:
             try:
                 watch.statement_begins(alive, text)
@@ -347,11 +358,7 @@ def _prepare(connection: sqlite3.Connection, watch: _Watch) -> None:
         watch.attach(str(row[2]))
         _never_sync(connection, cursor)
     cursor.close()
-    create = partial(sqlite3.Connection.create_function, connection, deterministic=True)
-    for name, function in _TIME_FUNCTIONS:
-        create(name, -1, function)
-    for name, function in _TIME_KEYWORDS:
-        create(name, 0, function)
+    keep_virtual_time(connection)
 
 
 def _never_sync(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
@@ -372,16 +379,6 @@ def _never_sync(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
     cursor.execute(f"PRAGMA busy_timeout={int(wait_ms)}")
 
 
-def _path_of(name: str) -> str:
-    """The file an ATTACH names, "" for memory and temporary databases."""
-    if name.startswith("file:"):
-        name, _, query = name[5:].partition("?")
-        if "mode=memory" in query:
-            return ""
-        name = unquote(name.removeprefix("//"))
-    return "" if name in ("", ":memory:") else os.path.realpath(name)
-
-
 def _shown(path: str, roots: Iterable[str]) -> str:
     # SQLite has resolved symbolic links already.
     for root in roots:
@@ -392,51 +389,6 @@ def _shown(path: str, roots: Iterable[str]) -> str:
     return os.path.basename(path)
 
 
-# Virtual time inside SQL.
-
-_built_in: sqlite3.Connection | None = None
-_built_in_lock = threading.Lock()
-
-
-def _ask_built_in(name: str, arguments: tuple[Any, ...]) -> Any:
-    """What SQLite's own date function answers, asked on a connection without overrides."""
-    global _built_in
-    with _built_in_lock:
-        if _built_in is None:
-            _built_in = _original_connect(":memory:", check_same_thread=False, isolation_level=None)
-        marks = ",".join("?" * len(arguments))
-        return _built_in.execute(f"SELECT {name}({marks})", arguments).fetchone()[0]
-
-
-def _now() -> str:
-    # Whole milliseconds, which is what SQLite's own 'now' has.
-    seconds, milliseconds = divmod(int(time.time() * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}"
-
-
-def _virtual(name: str, first: int, *arguments: Any) -> Any:
-    """The built-in function `name`, whose time value is argument number `first`, on the virtual clock."""
-    if len(arguments) == first and (first == 0 or arguments):
-        arguments = (*arguments, _now())
-    elif len(arguments) > first and isinstance(value := arguments[first], str):
-        word = value.lower()
-        if word == "now":
-            arguments = (*arguments[:first], _now(), *arguments[first + 1 :])
-        elif word in ("subsec", "subsecond"):
-            arguments = (*arguments[:first], _now(), *arguments[first:])
-    return _ask_built_in(name, arguments)
-
-
-_TIME_FUNCTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
-    *((name, partial(_virtual, name, 0)) for name in ("datetime", "date", "time", "julianday", "unixepoch")),
-    ("strftime", partial(_virtual, "strftime", 1)),
-)
-_TIME_KEYWORDS: tuple[tuple[str, Callable[..., Any]], ...] = (
-    ("current_timestamp", partial(_virtual, "datetime", 0)),
-    ("current_date", partial(_virtual, "date", 0)),
-    ("current_time", partial(_virtual, "time", 0)),
-)
-
 # Taking over the ways to a connection.
 
 _original_connect: Callable[..., sqlite3.Connection] = sqlite3.connect
@@ -444,13 +396,13 @@ _subclasses: dict[tuple[type, type], type] = {}
 
 
 def _subclass(watched: type, users: type) -> type:
-    """A subclass of the user's class with our methods first; it keeps the user's name."""
+    """A subclass of the user's class whose super() calls reach our methods first; it keeps the user's name."""
     if issubclass(users, watched):
         return users
     made = _subclasses.get((watched, users))
     if made is None:
         named = {"__module__": users.__module__, "__qualname__": users.__qualname__, "__doc__": users.__doc__}
-        bases = (watched,) if users in (sqlite3.Connection, sqlite3.Cursor) else (watched, users)
+        bases = (watched,) if users in (sqlite3.Connection, sqlite3.Cursor) else (users, watched)
         made = types.new_class(users.__name__, bases, {}, lambda namespace: namespace.update(named))
         _subclasses[watched, users] = made
     return made
@@ -532,74 +484,3 @@ def _hold_clock_for_aiosqlite() -> None:
             return await execute(self, *arguments, **named)
 
     core.Connection._execute = held_execute
-
-
-# Connections from before the fork.
-
-
-@dataclass(frozen=True, slots=True)
-class Inherited:
-    """A connection to a file that the parent had open at the fork. file: as SQLite names it."""
-
-    connection: sqlite3.Connection
-    file: str
-
-
-def inherited_connections() -> list[Inherited]:
-    """The parent's open connections to files, before the fork; databases in memory are harmless."""
-    import gc
-
-    kinds = _with_subclasses(sqlite3.Connection)
-    found = []
-    # What is frozen (the parent freezes all it has before it forks) is in no list.
-    frozen = gc.get_freeze_count()
-    gc.unfreeze()
-    # type(), not isinstance(): lazy proxies must not be woken up.
-    connections = [thing for thing in gc.get_objects() if type(thing) in kinds]
-    if frozen:
-        gc.freeze()
-    for thing in connections:
-        try:
-            cursor = sqlite3.Cursor(thing)
-            cursor.row_factory = None
-            file = str(cursor.execute("PRAGMA database_list").fetchone()[2])
-        except sqlite3.ProgrammingError as error:
-            if "thread" not in str(error):
-                continue  # closed
-            file = "a database opened in another thread"
-        if file:
-            found.append(Inherited(thing, file))
-    return found
-
-
-def _with_subclasses(cls: type) -> set[type]:
-    return {cls}.union(*map(_with_subclasses, cls.__subclasses__()))
-
-
-def watch_inherited(inherited: Sequence[Inherited], report: Callable[[str, Site], None]) -> None:
-    """In the child: call `report(file, site)` when one of the parent's connections is used.
-
-    Such a connection shares locks and file offsets with the parent: what it does is not what a restarted
-    process would do. `report` normally does not return.
-    """
-    by_connection = {id(one.connection): one.file for one in inherited}
-    for one in inherited:
-
-        def trace(_sql: str, file: str = one.file) -> None:
-            report(file, call_site())
-
-        # Another thread's connection refuses; its thread is gone too, and aiosqlite is caught below.
-        with suppress(sqlite3.ProgrammingError):
-            one.connection.set_trace_callback(trace)
-    core = sys.modules.get("aiosqlite.core")
-    execute = getattr(getattr(core, "Connection", None), "_execute", None)
-    if core is None or execute is None or not inherited:
-        return
-
-    async def reporting_execute(self: Any, *arguments: Any, **named: Any) -> Any:
-        file = by_connection.get(id(getattr(self, "_connection", None)))
-        if file is not None:
-            report(file, call_site())
-        return await execute(self, *arguments, **named)
-
-    core.Connection._execute = reporting_execute

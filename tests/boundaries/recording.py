@@ -19,7 +19,10 @@ PATIENCE_S = 20
 
 @dataclass
 class Passed:
-    """One announcement. line: text of the user's line; seen: what the parent saw while the child waited."""
+    """One announcement. line: text of the user's line; seen: what the parent saw while the child waited.
+
+    ordered: the fault that the child was told to perform.
+    """
 
     kind: str
     target: str
@@ -27,6 +30,7 @@ class Passed:
     provider: str | None
     faults: list[str]
     seen: Any = None
+    ordered: str | None = None
 
 
 @dataclass
@@ -41,6 +45,10 @@ class Recording:
     def targets(self) -> list[str]:
         return [one.target for one in self.passed]
 
+    def fired(self) -> list[tuple[str, str]]:
+        """(target, fault) of each order to fail."""
+        return [(one.target, one.ordered) for one in self.passed if one.ordered]
+
     def seen(self) -> list[tuple[str, Any]]:
         return [(one.target, one.seen) for one in self.passed]
 
@@ -51,11 +59,12 @@ def recorded(
     install: Callable[[], None],
     look: Callable[[], Any] = lambda: None,
     fault: str | None = None,
+    at: str = "",
 ) -> Recording:
     """Fork, install the seams, run the body. look: called in the parent at each announcement.
 
-    fault: ordered at the first announcement that offers it. Fails the test if the child neither ends nor
-    announces anything for 20 s.
+    fault: ordered at the first announcement that offers it and has `at` in its target. Fails the test if the
+    child neither ends nor announces anything for 20 s.
     """
     from_child, to_parent = os.pipe()
     from_parent, to_child = os.pipe()
@@ -77,7 +86,8 @@ def recorded(
                     continue
                 passed = Passed(**message, seen=look())
                 recording.passed.append(passed)
-                order = fault if fault in passed.faults else None
+                order = fault if fault in passed.faults and at in passed.target else None
+                passed.ordered = order
                 fault = None if order else fault
                 answers.write(json.dumps(order) + "\n")
                 answers.flush()

@@ -5,6 +5,7 @@ import gc
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import connect as early_connect
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_once.boundaries import announce, rebinding, sqlite
+from pytest_once.boundaries import announce, rebinding, sqlite, sqlite_inherited
 from pytest_once.clock import Clock
 from pytest_once.site import Site
 from tests.boundaries.recording import Recording, recorded
@@ -578,6 +579,123 @@ def test_sql_time_follows_the_virtual_clock(db: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 43), reason="timediff came with SQLite 3.43")
+def test_a_difference_of_times_follows_the_virtual_clock(db: Path) -> None:
+    """Either argument may be now."""
+
+    def body() -> Any:
+        Clock().install()
+        question = "SELECT timediff('now', '2031-03-03 05:06:07'), timediff('2031-03-05 05:06:07', 'NOW')"
+        return sqlite3.connect(db).execute(question).fetchone()
+
+    day = "+0000-00-01 00:00:00.000"
+    assert recorded(body, install=lambda: sqlite.install([db.parent], [])).result == [day, day]
+
+
+STAMPED = (
+    "CREATE TABLE stamped(a, at TEXT DEFAULT CURRENT_TIMESTAMP, until TEXT DEFAULT (datetime('now', '+60 seconds')))"
+)
+STAMP = "INSERT INTO stamped(a) VALUES (1)"
+STAMPS = "SELECT at, until FROM stamped"
+
+
+def stamped_by_a_script(file: Path) -> Any:
+    connection = sqlite3.connect(file)
+    connection.executescript(f"{STAMPED}; BEGIN; {STAMP}; COMMIT;")
+    return connection.execute(STAMPS).fetchone()
+
+
+def stamped_in_memory(file: Path) -> Any:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(STAMPED)
+    connection.execute(STAMP)
+    return connection.execute(STAMPS).fetchone()
+
+
+def stamped_by_a_trigger(file: Path) -> Any:
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE stamped(at, until)")
+    values = "CURRENT_TIMESTAMP, datetime('now', '+1 minute')"
+    connection.execute(f"CREATE TRIGGER t AFTER INSERT ON tasks BEGIN INSERT INTO stamped VALUES ({values}); END")
+    connection.execute(INSERT)
+    return connection.execute(STAMPS).fetchone()
+
+
+def stamped_in_a_view(file: Path) -> Any:
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE VIEW stamped AS SELECT CURRENT_TIMESTAMP AS at, datetime('now', '+1 minute') AS until")
+    return connection.execute(STAMPS).fetchone()
+
+
+def stamped_through_aiosqlite(file: Path) -> Any:
+    import aiosqlite
+
+    async def main() -> Any:
+        async with aiosqlite.connect(file) as connection:
+            await connection.execute(STAMPED)
+            await connection.execute(STAMP)
+            async with connection.execute(STAMPS) as cursor:
+                return await cursor.fetchone()
+
+    return asyncio.run(main())
+
+
+def stamped_through_sqlalchemy(file: Path) -> Any:
+    from sqlalchemy import create_engine, text
+
+    with create_engine(f"sqlite:///{file}").begin() as connection:
+        connection.execute(text(STAMPED))
+        connection.execute(text(STAMP))
+        return list(connection.execute(text(STAMPS)).one())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        stamped_by_a_script,
+        stamped_in_memory,
+        stamped_by_a_trigger,
+        stamped_in_a_view,
+        stamped_through_aiosqlite,
+        stamped_through_sqlalchemy,
+    ],
+)
+def test_instants_that_sqlite_fills_in_are_virtual_too(form: Form, db: Path) -> None:
+    """Defaults, triggers and views: no Python is anywhere near them."""
+
+    def body() -> Any:
+        Clock().install()
+        return form(db)
+
+    recording = recorded(body, install=lambda: sqlite.install([db.parent], []))
+
+    assert recording.error is None
+    assert recording.result == ["2031-03-04 05:06:07", "2031-03-04 05:07:07"]
+
+
+def test_a_lease_kept_in_sql_expires_while_python_sleeps(db: Path) -> None:
+    """Both sides of a lease must live by one clock, and waiting for it must take no time."""
+
+    def body() -> list[Any]:
+        clock = Clock()
+        clock.install()
+        connection = sqlite3.connect(db, isolation_level=None)
+        connection.execute("CREATE TABLE leases(until TEXT)")
+        connection.execute("INSERT INTO leases VALUES (datetime('now', '+60 seconds'))")
+        free = "SELECT count(*) FROM leases WHERE until <= datetime('now')"
+        seen = [connection.execute(free).fetchone()[0]]
+        for seconds in (59, 2):
+            time.sleep(seconds)
+            seen.append(connection.execute(free).fetchone()[0])
+        return seen
+
+    begun = time.monotonic()
+    recording = recorded(body, install=lambda: sqlite.install([db.parent], []))
+
+    assert (recording.error, recording.result) == (None, [0, 0, 1])
+    assert time.monotonic() - begun < 10, "it waited"
+
+
 def test_sql_time_functions_of_stored_values_are_sqlites_own(db: Path) -> None:
     """Only 'now' may change."""
     plain = sqlite3.connect(":memory:")
@@ -611,7 +729,7 @@ def test_use_of_a_connection_from_before_the_fork_is_reported(db: Path) -> None:
     """It shares the parent's locks: a restarted process would have opened its own."""
     connection = sqlite3.connect(db)
     memory = sqlite3.connect(":memory:")
-    inherited = [one for one in sqlite.inherited_connections() if one.connection in (connection, memory)]
+    inherited = [one for one in sqlite_inherited.inherited_connections() if one.connection in (connection, memory)]
     assert [one.file for one in inherited] == [os.path.realpath(db)]
     reports: list[Any] = []
 
@@ -619,7 +737,7 @@ def test_use_of_a_connection_from_before_the_fork_is_reported(db: Path) -> None:
         reports.append([file, site.text])
 
     def body() -> Any:
-        sqlite.watch_inherited(inherited, report)
+        sqlite_inherited.watch_inherited(inherited, report)
         connection.execute("SELECT 1")
         return reports
 

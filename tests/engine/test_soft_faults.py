@@ -120,12 +120,12 @@ WAYS: list[tuple[Callable[[Once], Any], dict[str, str]]] = [
 
 
 def call_of(body: Callable[[Once], Any], number: int = 0) -> Boundary:
-    """The body's n-th boundary that can be faulted, as a recording shows it."""
+    """The body's n-th call of a provider, as a recording shows it."""
     found: list[Boundary] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, Recorded):
-            found.extend(boundary for boundary in event.boundaries if boundary.faults)
+            found.extend(boundary for boundary in event.boundaries if boundary.provider)
 
     explore(body, soft_faults=0, limits={"max_states": 1}, listener=listener)
     return found[number]
