@@ -230,9 +230,10 @@ class Exploration:
         return tuple(said)
 
 
-def _length(schedule: Schedule) -> tuple[int, int, int]:
-    """Shortest story first; of equally long ones, that with the fewest soft faults."""
-    return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives)
+def _length(schedule: Schedule) -> tuple[int, int, int, int]:
+    """Shortest story first; of equally long ones, that with the fewest soft faults, and those that pass."""
+    lasting = sum(fault.lasting for life in schedule.lives for fault in life.faults)
+    return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives), lasting
 
 
 def _violation(finding: Finding, schedule: Schedule, seen: Replayed) -> Violation:

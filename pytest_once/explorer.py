@@ -432,6 +432,7 @@ def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
         if fault is not None and lasts:
             lasting[boundary.provider] = fault
         if fault is None:
+            # Under None: every store together, as a full disk is full for all of them.
             fault = lasting.get(boundary.provider)
         if fault not in boundary.faults:
             fault = None

@@ -67,7 +67,7 @@ def test_a_body_that_is_right_under_every_choice_is_exhausted() -> None:
                 careful(once).call("refund", {"order": ORDER}, key=ORDER).raise_for_status()
                 put(db, "done", note=note)
 
-    proven(explore(body, key=ORDER))
+    assert proven(explore(body, key=ORDER))
 
 
 def test_the_first_option_is_what_happens_undisturbed() -> None:
@@ -158,7 +158,7 @@ def test_a_key_that_changes_with_the_call_is_convicted(key_from: str, shown: str
 
 def test_a_key_made_from_the_intent_survives_the_model() -> None:
     """S3.1: stop, same call, new id, other words, ask again: one refund."""
-    proven(explore(lambda once: refunding(once, "order"), name="refunding", key=ORDER))
+    assert proven(explore(lambda once: refunding(once, "order"), name="refunding", key=ORDER))
 
 
 def test_the_same_call_id_is_repeated_too() -> None:
@@ -197,7 +197,7 @@ def test_without_gives_up_the_tools_exception_is_the_agents() -> None:
 
         once.agent(pay, calls=2)()
 
-    proven(explore(body, key=ORDER))
+    assert proven(explore(body, key=ORDER))
 
 
 def test_an_async_tool_is_played_as_well() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -217,7 +218,7 @@ def test_code_that_mistakes_a_bookkeeping_error_is_convicted(
     assert report.verdict is verdict, told(report)
     found = next(violation for violation in report.violations if violation.verdict is verdict)
     assert found.confirmed
-    assert f"{KINDS[fault].code}@" in str(found.schedule)
+    assert f"{KINDS[fault].code}@" in str(found.schedule).lower()
     assert faults_tried(report) == {"crash", fault}
 
 
@@ -262,3 +263,23 @@ def test_a_replay_keeps_a_disk_full_for_the_rest_of_the_life(tmp_path: Any) -> N
         assert not report.problem, report.problem
         targets.append(report.replayed[0].steps[-1].boundary.target)
     assert targets == ["one: SQLITE_FULL", "one: SQLITE_FULL, two: SQLITE_FULL"]
+
+
+def test_a_disk_that_stays_full_convicts_who_gives_up_on_recording() -> None:
+    """Three tries to record the key survive one failure; a disk that is full for the whole life leaves no record."""
+
+    def body(once: Once) -> None:
+        with tasks(once) as db:
+            key = state(db)
+            for number in range(3) if key is None else ():
+                try:
+                    put(db, f"key-{number}-{time.time():.0f}")
+                    key = state(db)
+                    break
+                except sqlite3.OperationalError:
+                    continue
+            careful(once).call("refund", ORDER, key=key or f"unrecorded-{time.time():.0f}").raise_for_status()
+
+    report = explore(body, faults=("store-full",), key="order_1")
+    assert report.verdict is Verdict.DUPLICATE, told(report)
+    assert any("SF@" in str(schedule) for schedule in (report.violations[0].schedule, *report.violations[0].variants))
