@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -214,9 +214,17 @@ class Exploration:
             said.append("after some crashes it completes only once time has passed (a stored deadline, or a day)")
         if self.expectations.ignore:
             said.append(f"ignored, and not checked to be irrelevant: {', '.join(self.expectations.ignore)}")
+        if self._recorder is not None and self._recorder.allowed:
+            said.append(f"allowed and not explored: {_listed(self._recorder.allowed)}")
         if evidence.naming.columns:
             said.append(f"random or dated, compared by equality only: {', '.join(sorted(evidence.naming.columns))}")
         return tuple(said)
+
+
+def _listed(names: Collection[str], most: int = 8) -> str:
+    """Names for a sentence, not more than so many of them."""
+    shown = sorted(names)[:most]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _length(schedule: Schedule) -> tuple[int, int, int]:

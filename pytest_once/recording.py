@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_once import inherited, seams
+from pytest_once import audit, inherited, seams
 from pytest_once.boundaries import Boundary
 from pytest_once.canonical import Naming, Row, differences
 from pytest_once.checks import Verdict, build_oracle
@@ -64,13 +64,18 @@ class Recording:
 
 @dataclass(slots=True)
 class Recorder:
-    """Makes the recording of one test. tracked: directories of the world besides once.path."""
+    """Makes the recording of one test.
+
+    tracked: directories of the world besides once.path. allowed: targets outside the world that lives have touched
+    because the test allows it; it grows for as long as there are lives.
+    """
 
     premises: Premises
     front: FrontEnd
     expectations: Expectations
     limits: Limits
     tracked: Sequence[Path] = ()
+    allowed: set[str] = field(default_factory=set)
     _stage: Stage = field(init=False)
     _prepared: seams.Prepared = field(init=False)
     _root: Sight = field(init=False)
@@ -79,14 +84,14 @@ class Recorder:
     def __post_init__(self) -> None:
         premises = self.premises
         directories = [DirectoryStore(path, label) for path, label in self._directories()]
-        self._prepared = seams.prepare([premises.world, *self.tracked])
+        self._prepared = seams.prepare([premises.world, *self.tracked], self.expectations.allow)
         self._stage = Stage(
             body=self._body(self._prepared),
             world=World([LedgerStore(premises.ledger_path), *directories]),
             output=premises.output,
             life_timeout_s=self.limits.life_timeout_s,
             max_boundaries=self.limits.max_boundaries,
-            services={"serve": lambda _: premises.serve(), "track": self._track},
+            services={"serve": lambda _: premises.serve(), "track": self._track, "allowed": self.allowed.add},
         )
 
     def settle(self) -> None:
@@ -302,6 +307,7 @@ class Recorder:
                     else once.claimed or "none"
                 )
                 details = front.explain(raised) if birth.explain else ""
+            audit.finish()
             return Ended(
                 claim,
                 0.0,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_once.allowance import Allowance, AllowanceError
 from pytest_once.faults import KINDS, STANDARD_FAULTS
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Expectations:
     redeliver: how often the call is delivered again after completion.
     restart_after_s: seconds that may pass before a restart; each is explored.
     ignore: columns and files that are no part of the state ("tasks.attempts", "*.log").
+    allow: targets outside the world that may be touched unexplored ("file:/var/log/app*.log", "socket:127.0.0.1:9200",
+    "process:git", "http:api.example.com/*").
     """
 
     key: str | KeyOf | None = None
@@ -44,12 +47,18 @@ class Expectations:
     redeliver: int = 1
     restart_after_s: tuple[float, ...] = (0.0,)
     ignore: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.redeliver < 0:
             raise ScenarioError(f"redeliver={self.redeliver}: a call is redelivered 0 times or more")
         if not self.restart_after_s:
             raise ScenarioError('restart_after is empty: give at least one delay, such as ("0s",)')
+        for target in self.allow:
+            try:
+                Allowance.parse(target)
+            except AllowanceError as error:
+                raise ScenarioError(f"allow: {error}") from None
         for name, count in self.keys.items():
             if not isinstance(name, str) or not _is_count(count):
                 raise ScenarioError(
@@ -128,6 +137,7 @@ _MARKER_ARGUMENTS = (
     "blocked",
     "definite_failure",
     "ignore",
+    "allow",
     "workers",
     "max_states",
     "deadline",
@@ -172,6 +182,7 @@ def from_marker(args: tuple[Any, ...], kwargs: Mapping[str, Any], limits: Limits
                 seconds(text) for text in _sequence("restart_after", given.get("restart_after", ("0s",)))
             ),
             ignore=_texts("ignore", given.get("ignore", ())),
+            allow=_texts("allow", given.get("allow", ())),
         ),
         limits,
     )
