@@ -44,8 +44,10 @@ _UNNAMED = getattr(os, "O_TMPFILE", 0)
 _HARMLESS_PLACES = ("/dev/fd/", "/dev/pts/", "/proc/")
 
 _INFRASTRUCTURE = frozenset(
-    "_pytest pytest pluggy coverage pytest_cov xdist execnet hypothesis pytest_timeout "
-    "debugpy pydevd _pydevd_bundle _pydev_bundle".split()
+    (
+        *("_pytest", "pytest", "pluggy", "pytest_timeout", "xdist", "execnet", "hypothesis", "coverage", "pytest_cov"),
+        *("debugpy", "pydevd", "_pydevd_bundle", "_pydev_bundle"),
+    )
 )
 """Packages that run and watch the test: what they do themselves is no doing of the body."""
 
@@ -101,9 +103,9 @@ def finish() -> None:
     for path, site in list(_private.items()):
         if site is not None and os.path.lexists(path) and not _in_world(path) and not _permitted("file", (path,)):
             _report(
-                f"the temporary file or directory {path} is still there when the body has ended. It is below no tracked "
-                "directory, so a later run would find what no restart left for it, and exploring leaves one for each "
-                f"run. Remove it, or {_how_for_files(path)}",
+                f"the temporary file or directory {path} is still there when the body has ended. It is below no "
+                "tracked directory, so a later run would find what no restart left for it, and exploring leaves one "
+                f"for each run. Remove it, or {_how_for_files(path)}",
                 site,
             )
 
@@ -307,7 +309,7 @@ def _watch_spawned() -> None:
             _starts_process("a fresh interpreter (multiprocessing)", ["spawn"], "spawn")
         return original(arguments, *rest)
 
-    _posixsubprocess.fork_exec = fork_exec  # type: ignore[assignment]
+    _posixsubprocess.fork_exec = fork_exec
 
 
 # Whether it matters.

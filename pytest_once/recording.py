@@ -33,6 +33,7 @@ from pytest_once.trouble import (
     misuse_verdict,
     progressing_message,
 )
+from pytest_once.unannounced import unannounced_change
 from pytest_once.world import Picture, World
 
 SHIFT_S = 37 * 86400.0 + 18431.0
@@ -112,6 +113,9 @@ class Recorder:
         seams.refresh(self._prepared)
         again = self._first_life(0)
         self._same_way(first, again)
+        change = unannounced_change(self._stage.world, first, self._root)
+        if change is not None:
+            raise Unexplorable(Verdict.ESCAPED_EFFECT, change)
         other = self._first_life(1)
         evidence = self._learn(first, other)
         self._stage.state_of = evidence.digest
