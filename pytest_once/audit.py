@@ -146,8 +146,10 @@ def _opens(path: Any, mode: Any, flags: Any) -> None:
     if isinstance(path, int) or (_UNNAMED and flags & _UNNAMED == _UNNAMED):
         return
     full = _full(path)
-    if full is None or not _watching() or os.path.isdir(full) or (not flags & os.O_CREAT and not os.path.exists(full)):
-        return  # a directory is what tempfile opens first; it really opens something in it
+    if full is None or not _watching() or os.path.isdir(full):
+        return  # tempfile first opens a directory; what it really opens is in there
+    if flags & os.O_EXCL if os.path.lexists(full) else not flags & os.O_CREAT:
+        return  # it will fail
     _changes(full, os.path.realpath(full), "opened for writing")
 
 
@@ -212,7 +214,7 @@ def _starts(executable: Any, arguments: Any = (), *_rest: Any) -> None:
     names = [os.path.basename(program), program, line]
     if words[1:2] == ["-c"] and os.path.basename(program) in ("sh", "bash", "dash"):
         line = words[2]
-        names += [line, line.split()[0] if line.split() else ""]
+        names = [*line.split()[:1], line, *names]
     _starts_process(line, names)
 
 
