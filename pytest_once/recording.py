@@ -205,7 +205,7 @@ class Recorder:
                 two.now_s,
             )
             if difference.structural:
-                before = f"before {boundary.target}" if boundary is not None else "at the end"
+                before = f"before {boundary.target} at {boundary.site}" if boundary is not None else "at the end"
                 raise Unexplorable(
                     Verdict.NONDETERMINISTIC,
                     f"two fault-free runs left different worlds {before}: {difference.structural}. What is stored "
@@ -234,8 +234,9 @@ class Recorder:
                 raise Unexplorable(
                     Verdict.NONDETERMINISTIC,
                     f"the fault-free run was repeated and left another world {before}: "
-                    f"{'; '.join(changes[:3]) or 'rows in another order'}. Store something that is the same each "
-                    "time, or name the column in ignore= if it decides nothing",
+                    f"{'; '.join(changes[:3]) or 'rows in another order'}. Thread timing, set order, or something "
+                    "outside the tracked world decides what is stored. Store something that is the same each time, or "
+                    "name the column in ignore= if it decides nothing",
                 )
 
     def _nothing_inherited(self, evidence: Evidence, first: Life) -> None:
