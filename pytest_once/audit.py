@@ -25,6 +25,7 @@ import os
 import shlex
 import stat
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,10 +73,12 @@ _note_use: Callable[[str], object] = lambda target: None  # noqa: E731
 _used: set[str] = set()
 _private: dict[str, Site | None] = {}
 """What tempfile named in this life -> where it was asked for, None if nobody need care whether it stays."""
-_database: str | None = None
+_opening = threading.local()
+"""path: the database that this thread is about to connect to."""
+
 _listening: weakref.WeakSet[Any] = weakref.WeakSet()
 _connectable: set[str] = set()
-_depth = 0
+_announced: set[object] = set()
 
 
 def install(
@@ -113,12 +116,12 @@ def finish() -> None:
 @contextmanager
 def announced() -> Iterator[None]:
     """What this process does meanwhile, in whichever thread or task, belongs to a boundary that has been passed."""
-    global _depth
-    _depth += 1
+    one = object()  # not a counter: threads come and go at the same time
+    _announced.add(one)
     try:
         yield
     finally:
-        _depth -= 1
+        _announced.discard(one)
 
 
 def allow_connection(host: str, port: int | None = None) -> None:
@@ -243,12 +246,11 @@ def _starts_process(shown: str, names: Sequence[str], allowed_as: str = "") -> N
 
 
 def _names_database(database: Any) -> None:
-    global _database
-    _database = None if isinstance(database, int) else _text(database)
+    _opening.path = _text(database)
 
 
 def _connects_database(connection: Any) -> None:
-    path = _database
+    path = getattr(_opening, "path", None)
     if path is None or not _watching() or hasattr(type(connection), "_once_begin_watching"):
         return
     if path in ("", ":memory:") or "mode=memory" in path or "mode=ro" in path or "immutable=1" in path:
@@ -319,7 +321,7 @@ def _watch_spawned() -> None:
 
 def _watching() -> bool:
     """Whether this process is a life that is being lived, outside of what was announced."""
-    return _depth == 0 and boundaries.connected() is not None and os.getpid() == _pid
+    return not _announced and boundaries.connected() is not None and os.getpid() == _pid
 
 
 def _full(path: Any, directory: int = -1) -> str | None:

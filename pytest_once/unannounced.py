@@ -57,9 +57,9 @@ def unannounced_change(world: World, life: Life, before: Sight) -> str | None:
                 start = f"after {named(life, index - 1)}" if index else "before the first boundary"
                 return (
                     f"{name}/{path} changed {start} and before {named(life, index)}, without a boundary of its own: no "
-                    "crash was tried around that change. A memory map, an extension, a descriptor from before the "
-                    "incarnation, or another process wrote it. Write it through open() and close it, or through "
-                    "sqlite3, or wrap the function that does it with once.tool(fn, counted=False)"
+                    "crash was tried around that change. A buffer that ran full, a memory map, an extension, a "
+                    "descriptor from before the incarnation, or another process wrote it. Write it through open() and "
+                    "close it, or through sqlite3, or wrap the function that does it with once.tool(fn, counted=False)"
                 )
     return None
 
