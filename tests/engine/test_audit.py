@@ -30,7 +30,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_once import Once, Report, Verdict, explore
+from pytest_once import Once, Report, Verdict, audit, explore
 from pytest_once.allowance import Allowance, AllowanceError, request_names
 from pytest_once.scenario import ScenarioError
 from tests.engine.bodies import careful, proven, put, state, tasks, told
@@ -391,6 +391,15 @@ def test_a_read_that_the_seam_announces_may_go_elsewhere(other_process_server: L
 
     threading.Thread(target=answer, daemon=True).start()
     assert proven(explored(lambda once: httpx.get(f"http://{other_process_server.name}/rates")))
+
+
+def test_a_registered_address_may_be_talked_to_past_httpx(
+    other_process_server: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that a store tracks: its seam announces what is said there, not that one connects."""
+    monkeypatch.setattr(audit, "_connectable", set())
+    audit.allow_connection(*other_process_server.address)
+    assert proven(explored(lambda once: socket.create_connection(other_process_server.address).close()))
 
 
 # Processes
