@@ -70,7 +70,7 @@ class Naming:
 
 
 @lru_cache(maxsize=4096)
-def _matches_place(place: str, ignore: tuple[str, ...]) -> bool:
+def matches_place(place: str, ignore: tuple[str, ...]) -> bool:
     """Whether a pattern names the place, or a directory or database which contains it."""
     parts = place.split("/")
     paths = ["/".join(parts[first:last]) for last in range(1, len(parts) + 1) for first in range(last)]
@@ -78,7 +78,8 @@ def _matches_place(place: str, ignore: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _matches_column(place: str, name: str, ignore: tuple[str, ...]) -> bool:
+def matches_column(place: str, name: str, ignore: tuple[str, ...]) -> bool:
+    """Whether a pattern names the column, from any directory or database on."""
     parts = f"{place}.{name}".split("/")
     paths = ["/".join(parts[first:]) for first in range(len(parts))]
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignore for path in paths)
@@ -155,13 +156,13 @@ class Form:
 
     @staticmethod
     def _read_place(row: Row, scanner: Scanner, naming: Naming) -> tuple[str, Scan, tuple[int, ...]] | None:
-        if naming.ignore and _matches_place(row.place, naming.ignore):
+        if naming.ignore and matches_place(row.place, naming.ignore):
             return None
         place_scan = scanner.scan(row.place)
         masked = place_scan if type(place_scan) is str else mask(place_scan)[1]
         roles = tuple(
             _IGNORE
-            if naming.ignore and _matches_column(row.place, name, naming.ignore)
+            if naming.ignore and matches_column(row.place, name, naming.ignore)
             else _VOLATILE
             if f"{masked}.{name}" in naming.columns
             else _PLAIN

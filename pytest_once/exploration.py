@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ class Exploration:
             impossible=self._impossible(evidence, graph, verdict),
             boundaries=recorded.boundaries,
             matrix=matrix.rows(graph, recorded, needs_time=self._needs_time),
-            assumptions=self._assumptions(evidence, recorded),
+            assumptions=self._assumptions(evidence, recorded, explorer.not_exchanged),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
         )
@@ -213,7 +213,7 @@ class Exploration:
             replayed=seen.story,
         )
 
-    def _assumptions(self, evidence: Evidence, recorded: Life) -> tuple[str, ...]:
+    def _assumptions(self, evidence: Evidence, recorded: Life, not_exchanged: Collection[str]) -> tuple[str, ...]:
         assert recorded.last is not None
         said = [
             "a crash is the sudden death of the process (kill -9), not a power loss; a commit is atomic",
@@ -224,10 +224,21 @@ class Exploration:
         if self._needs_time:
             said.append("after some crashes it completes only once time has passed (a stored deadline, or a day)")
         if self.expectations.ignore:
-            said.append(f"ignored, and not checked to be irrelevant: {', '.join(self.expectations.ignore)}")
+            names = ", ".join(self.expectations.ignore)
+            said.append(f"ignored; exchanged in every state, which made no difference: {names}")
+        if not_exchanged:
+            said.append(f"ignored, but not exchanged, because the store refused: {_listed(not_exchanged)}")
+        if self._recorder is not None and self._recorder.allowed:
+            said.append(f"allowed and not explored: {_listed(self._recorder.allowed)}")
         if evidence.naming.columns:
             said.append(f"random or dated, compared by equality only: {', '.join(sorted(evidence.naming.columns))}")
         return tuple(said)
+
+
+def _listed(names: Collection[str], most: int = 8) -> str:
+    """Names for a sentence, not more than so many of them."""
+    shown = sorted(names)[:most]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _length(schedule: Schedule) -> tuple[int, int, int, int]:

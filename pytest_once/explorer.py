@@ -24,6 +24,7 @@ from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
 from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_live
+from pytest_once.perturbation import ignored_yet_decisive, outcome_differs, perturbed
 from pytest_once.scenario import Expectations, Limits
 from pytest_once.trouble import (
     Unexplorable,
@@ -35,6 +36,7 @@ from pytest_once.trouble import (
     parting,
     progressing_message,
 )
+from pytest_once.unannounced import unannounced_change
 from pytest_once.world import Picture, PictureShelf
 
 RESTART_S = 1.0
@@ -72,6 +74,7 @@ class Explorer:
     _latest: deque[Picture] = field(default_factory=lambda: deque(maxlen=COMPARED_STATES))
     _hung: int = 0
     still_changing: tuple[str, ...] = ()
+    not_exchanged: set[str] = field(default_factory=set)
 
     def run(self) -> Graph:
         """Search to closure or to a limit; `graph.bound` says which limit."""
@@ -165,8 +168,13 @@ class Explorer:
 
             base = self.recorded if node.parent is None else live(())
             bases.append(base)
+            change = unannounced_change(self.stage.world, base, Sight(picture, node.now_s, node.tokens))
+            if change is not None:
+                raise Unexplorable(Verdict.ESCAPED_EFFECT, change)
             onward = self._follow_up(node, base, (), after_s)
             node.after[after_s] = onward
+            if self.expectations.ignore:
+                self._ignored_decides_nothing(node, picture, birth, base)
             if node.onward is None:
                 node.onward = onward
             for _ in self._plans(node, base, live, after_s):
@@ -192,6 +200,18 @@ class Explorer:
                 self._violated(finding, (*self.graph.path(node.number), step))
                 continue
             self._arrive(sight, node.deliveries, crashes=node.crashes, faults=node.faults + 1, parent=node, life=step)
+
+    def _ignored_decides_nothing(self, node: Node, picture: Picture, birth: Birth, base: Life) -> None:
+        """States that differ in ignored values are one node: a life must go the same way with others in their place."""
+        disturbed = perturbed(self.stage.world, picture, self.expectations.ignore)
+        if disturbed is None:
+            return
+        self.not_exchanged.update(disturbed.left)
+        self.stage.put(disturbed.picture)
+        life = self.stage.live(birth, node.tokens, let_live)
+        difference = outcome_differs(self.evidence, base, life)
+        if difference is not None:
+            raise Unexplorable(Verdict.INCONCLUSIVE, ignored_yet_decisive(disturbed, difference))
 
     def _try_much_later(self, node: Node, picture: Picture, bases: list[Life]) -> None:
         """Times are compared by order, so what code makes of their age is not seen: look whether it makes anything."""

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from pytest_once import boundaries
+from pytest_once import audit, boundaries
 from pytest_once.boundaries import Boundary, Order, announce
 from pytest_once.calls import MakeError, perform, perform_async
 from pytest_once.faults import CALL_FAULTS
@@ -124,8 +124,9 @@ class Once:
             async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
                 async def act() -> Any:
                     if not counted:
-                        return await fn(*args, **kwargs)  # type: ignore[misc]
-                    with _OneStep(self, called, atomic):
+                        with audit.announced():
+                            return await fn(*args, **kwargs)  # type: ignore[misc]
+                    with _OneStep(self, called, atomic), audit.announced():
                         result = await fn(*args, **kwargs)  # type: ignore[misc]
                         record(args, kwargs)
                         return result
@@ -138,8 +139,9 @@ class Once:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             def act() -> T:
                 if not counted:
-                    return fn(*args, **kwargs)
-                with _OneStep(self, called, atomic):
+                    with audit.announced():
+                        return fn(*args, **kwargs)
+                with _OneStep(self, called, atomic), audit.announced():
                     result = fn(*args, **kwargs)
                     record(args, kwargs)
                     return result

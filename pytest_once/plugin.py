@@ -86,9 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{MARKER}(key=None, *, keys=None, faults=None, soft_faults=None, redeliver=1, restart_after=('0s',), "
-        "blocked=(), definite_failure=(), ignore=(), workers=1, max_states=None, deadline=None, attempts=None, "
-        "in_flight=None): the test performs a "
-        "side effect that must happen exactly once; explored with --once-chaos",
+        "blocked=(), definite_failure=(), ignore=(), allow=(), workers=1, max_states=None, deadline=None, "
+        "attempts=None, in_flight=None): the test performs a side effect that must happen exactly once; explored "
+        "with --once-chaos",
     )
     _check_options(config)
     _watch_before_collection(config)

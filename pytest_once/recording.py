@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_once import inherited, seams
+from pytest_once import audit, inherited, seams
 from pytest_once.boundaries import Boundary
 from pytest_once.canonical import Naming, Row
 from pytest_once.checks import Verdict, build_oracle
@@ -34,6 +34,7 @@ from pytest_once.trouble import (
     misuse_verdict,
     progressing_message,
 )
+from pytest_once.unannounced import unannounced_change
 from pytest_once.world import Picture, World
 
 SHIFT_S = 37 * 86400.0 + 18431.0
@@ -65,13 +66,18 @@ class Recording:
 
 @dataclass(slots=True)
 class Recorder:
-    """Makes the recording of one test. tracked: directories of the world besides once.path."""
+    """Makes the recording of one test.
+
+    tracked: directories of the world besides once.path. allowed: targets outside the world that lives have touched
+    because the test allows it; it grows for as long as there are lives.
+    """
 
     premises: Premises
     front: FrontEnd
     expectations: Expectations
     limits: Limits
     tracked: Sequence[Path] = ()
+    allowed: set[str] = field(default_factory=set)
     _stage: Stage = field(init=False)
     _prepared: seams.Prepared = field(init=False)
     _root: Sight = field(init=False)
@@ -80,7 +86,7 @@ class Recorder:
     def __post_init__(self) -> None:
         premises = self.premises
         directories = [DirectoryStore(path, label) for path, label in self._directories()]
-        self._prepared = seams.prepare([premises.world, *self.tracked])
+        self._prepared = seams.prepare([premises.world, *self.tracked], self.expectations.allow)
         self._stage = Stage(
             body=self._body(self._prepared),
             world=World([LedgerStore(premises.ledger_path), *directories]),
@@ -88,7 +94,7 @@ class Recorder:
             life_timeout_s=self.limits.life_timeout_s,
             max_boundaries=self.limits.max_boundaries,
             deliver=premises.deliver,
-            services={"serve": lambda _: premises.serve(), "track": self._track},
+            services={"serve": lambda _: premises.serve(), "track": self._track, "allowed": self.allowed.add},
         )
 
     def settle(self) -> None:
@@ -109,6 +115,9 @@ class Recorder:
         seams.refresh(self._prepared)
         again = self._first_life(0)
         self._same_way(first, again)
+        change = unannounced_change(self._stage.world, first, self._root)
+        if change is not None:
+            raise Unexplorable(Verdict.ESCAPED_EFFECT, change)
         other = self._first_life(1)
         evidence = self._learn(first, other)
         self._stage.state_of = evidence.digest
@@ -199,7 +208,7 @@ class Recorder:
                 two.now_s,
             )
             if difference.structural:
-                before = f"before {boundary.target}" if boundary is not None else "at the end"
+                before = f"before {boundary.target} at {boundary.site}" if boundary is not None else "at the end"
                 raise Unexplorable(
                     Verdict.NONDETERMINISTIC,
                     f"two fault-free runs left different worlds {before}: {difference.structural}. What is stored "
@@ -228,8 +237,9 @@ class Recorder:
                 raise Unexplorable(
                     Verdict.NONDETERMINISTIC,
                     f"the fault-free run was repeated and left another world {before}: "
-                    f"{'; '.join(changes[:3]) or 'rows in another order'}. Store something that is the same each "
-                    "time, or name the column in ignore= if it decides nothing",
+                    f"{'; '.join(changes[:3]) or 'rows in another order'}. Thread timing, set order, or something "
+                    "outside the tracked world decides what is stored. Store something that is the same each time, or "
+                    "name the column in ignore= if it decides nothing",
                 )
 
     def _nothing_inherited(self, evidence: Evidence, first: Life) -> None:
@@ -305,6 +315,7 @@ class Recorder:
                     else once.claimed or "none"
                 )
                 details = front.explain(raised) if birth.explain else ""
+            audit.finish()
             return Ended(
                 claim,
                 0.0,

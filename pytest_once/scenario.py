@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_once.allowance import Allowance, AllowanceError
 from pytest_once.faults import KINDS, STANDARD_FAULTS
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Expectations:
     restart_after_s: seconds that may pass before a restart; each is explored.
     attempts: how many requests of one kind and payload may reach a provider in one incarnation; None for any number.
     ignore: columns and files that are no part of the state ("tasks.attempts", "*.log").
+    allow: targets outside the world that may be touched unexplored ("file:/var/log/app*.log", "socket:127.0.0.1:9200",
+    "process:git", "http:api.example.com/*").
     """
 
     key: str | KeyOf | None = None
@@ -46,6 +49,7 @@ class Expectations:
     restart_after_s: tuple[float, ...] = (0.0,)
     ignore: tuple[str, ...] = ()
     attempts: int | None = None
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.redeliver < 0:
@@ -54,6 +58,11 @@ class Expectations:
             raise ScenarioError(f"attempts={self.attempts}: 0 or more attempts are allowed")
         if not self.restart_after_s:
             raise ScenarioError('restart_after is empty: give at least one delay, such as ("0s",)')
+        for target in self.allow:
+            try:
+                Allowance.parse(target)
+            except AllowanceError as error:
+                raise ScenarioError(f"allow: {error}") from None
         for name, count in self.keys.items():
             if not isinstance(name, str) or not _is_count(count):
                 raise ScenarioError(
@@ -134,6 +143,7 @@ _MARKER_ARGUMENTS = (
     "blocked",
     "definite_failure",
     "ignore",
+    "allow",
     "workers",
     "max_states",
     "deadline",
@@ -183,6 +193,7 @@ def from_marker(args: tuple[Any, ...], kwargs: Mapping[str, Any], limits: Limits
             ),
             ignore=_texts("ignore", given.get("ignore", ())),
             attempts=None if given.get("attempts") is None else _whole("attempts", given["attempts"]),
+            allow=_texts("allow", given.get("allow", ())),
         ),
         limits,
     )

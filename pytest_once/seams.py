@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_once import clock, entropy
+from pytest_once import audit, clock, entropy
+from pytest_once.allowance import Allowance, request_names
 from pytest_once.boundaries import files, httpx, sqlite, sqlite_inherited
 from pytest_once.boundaries.rebinding import Reference, references
 from pytest_once.scanning import PID
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 class Prepared:
     """What the parent found before it forked: tracked directories, early imports, open connections.
 
-    searched: names of the modules in which early imports were looked for.
+    searched: names of the modules in which early imports were looked for. allow: what may be touched outside.
     """
 
     roots: tuple[Path, ...]
     early: list[Reference]
     searched: set[str]
     inherited: list[sqlite_inherited.Inherited]
+    allow: tuple[Allowance, ...] = ()
 
 
 BOUNDARY_TAKES_S = 0.001
@@ -40,9 +42,10 @@ BOUNDARY_TAKES_S = 0.001
 _installed_roots: list[Path] = []
 
 
-def prepare(roots: Sequence[Path]) -> Prepared:
+def prepare(roots: Sequence[Path], allow: Sequence[str] = ()) -> Prepared:
     """In the parent, once per exploration."""
-    prepared = Prepared(tuple(roots), [], set(), sqlite_inherited.inherited_connections())
+    allowances = tuple(map(Allowance.parse, allow))
+    prepared = Prepared(tuple(roots), [], set(), sqlite_inherited.inherited_connections(), allowances)
     refresh(prepared)
     return prepared
 
@@ -62,13 +65,23 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
     time = clock.Clock(birth.start_s)
     time.install(prepared.early)
     _installed_roots[:] = prepared.roots
+    audit.install(
+        _installed_roots,
+        once.path.parent,
+        prepared.allow,
+        lambda message, site: channel.misuse("outside", message, site),
+        lambda target: channel.request("allowed", target),
+    )
 
     def foreign_file(path: str, site: Site) -> None:
+        if audit.permits("file", path):
+            return
         channel.misuse(
             "outside",
             f"the database {path} is below no tracked directory, so its changes can be neither pictured nor undone, "
-            "and would leak from one incarnation into another. Put it below tmp_path or once.path, or call "
-            "once.track(its directory) at the beginning",
+            "and would leak from one incarnation into another. Put it below tmp_path or once.path; call "
+            "once.track(its directory) at the beginning; or, if no decision depends on it, "
+            f'allow=("file:{path}",)',
             site,
         )
 
@@ -76,11 +89,13 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
     files.install(_installed_roots, prepared.early)
 
     def outside(method: str, url: str, site: Site) -> None:
+        if audit.permits("http", *request_names(url)):
+            return
         channel.misuse(
             "outside",
             f"{method} {url} would reach a server that no fake stands for: what it does there is neither counted "
-            "nor undone, and exploring would send it many times. Point the client at once.provider(...).url, or use "
-            "its router",
+            "nor undone, and exploring would send it many times. Point the client at once.provider(...).url, use its "
+            f'router, or, if no effect depends on it, allow=("http:{request_names(url)[0]}",)',
             site,
         )
 

@@ -267,8 +267,14 @@ class _Announcing:
     _once_closing = False
     _once_since_announced = 0
 
+    def _once_size(self: Any, data: Any) -> int:
+        """Bytes that writing `data` puts into the buffer."""
+        if not isinstance(data, str):
+            return memoryview(data).nbytes
+        return len(data) if data.isascii() else len(data.encode(self.encoding, self.errors or "strict"))
+
     def write(self: Any, data: Any, /) -> int:
-        self._once_since_announced += len(data) if isinstance(data, str) else memoryview(data).nbytes
+        self._once_since_announced += self._once_size(data)
         full = self._once_since_announced >= io.DEFAULT_BUFFER_SIZE
         if full or isinstance(self, io.RawIOBase) or (self._once_by_line and "\n" in data):
             self._once_since_announced = 0

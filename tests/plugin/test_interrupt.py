@@ -19,7 +19,7 @@ ENDLESS = """
 import httpx
 import pytest
 
-@pytest.mark.once_effect
+@pytest.mark.once_effect(allow="file:*/ready")
 def test_endless(once, tmp_path):
     url = once.provider("pay").url  # the loopback server runs
     with open(READY, "a") as ready:

@@ -126,9 +126,9 @@ def test_a_replay_keeps_to_the_real_thing(lab: Lab) -> None:
     lab.write(
         BAD.replace(
             "    assert",
-            f"    import os\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')\n"
-            "    once.boundary('begin')\n    assert",
+            "    os.write(PIDS, f'{os.getpid()} '.encode())\n    once.boundary('begin')\n    assert",
         )
+        + f"\nimport os\nPIDS = os.open({str(pids)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
     )
     lab.run("--once-replay=x@end/.").assert_outcomes(failed=1)
     lives = {int(pid) for pid in pids.read_text().split()}

@@ -85,7 +85,8 @@ def test_a_child_killed_by_somebody_else_makes_the_answer_unknown(lab: Lab) -> N
                 os.kill(os.getpid(), signal.SIGKILL)
             once.boundary("one")
             assert {CALL}.status == 200
-            """
+            """,
+            marker='once_effect(allow="file:*/lives.txt")',
         )
     )
     result = lab.explore()
@@ -124,7 +125,8 @@ def test_a_body_that_is_different_each_time_is_not_judged(lab: Lab) -> None:
             for n in range(os.path.getsize(counter)):
                 once.boundary(f"step {{n}}")
             {CALL}
-            """
+            """,
+            marker='once_effect(allow="file:*/lives.txt")',
         )
     )
     result = lab.explore()
