@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,14 @@ def convicted(report: Report, verdict: Verdict, *, expected: int | None, actual:
     assert (violation.expected, violation.actual) == (expected, actual), told(report)
     assert key in str(violation.key or ""), told(report)
     return violation
+
+
+def convicted_undisturbed(report: Report, verdict: Verdict, *, expected: int, actual: int, key: str) -> None:
+    """Nothing has to fail for it: the fault-free run is against the stated intent already."""
+    assert report.verdict is verdict and not report.passed, told(report)
+    assert "already without any fault" in report.problem, told(report)
+    assert key in report.problem, told(report)
+    assert re.search(rf"\b{actual} effects for one intent; {expected} intended|with {actual} of {expected} effects", report.problem)
 
 
 def exactly_once(report: Report) -> None:

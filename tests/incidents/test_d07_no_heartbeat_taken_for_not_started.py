@@ -27,7 +27,7 @@ def test_a_crash_before_the_flush_publishes_again() -> None:
     report = explore(lambda once: activity(once, says_so_first=False), soft_faults=0, blocked=("unknown",))
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="post_1")
     assert violation.schedule.crashes == 1
-    assert violation.story[0].ending == "killed before engine.db INSERT heartbeats"
+    assert violation.story[0].ending == "killed before engine.db INSERT INTO heartbeats"
 
 
 def test_an_intention_that_is_written_first_makes_it_unknown() -> None:

@@ -42,7 +42,7 @@ def faulty(once: Once) -> None:
 
 
 def test_the_key_of_the_sdk_is_new_in_each_call_of_the_program(tmp_path: Path) -> None:
-    report = explore(faulty, faults=("lost-response",))
+    report = explore(faulty, faults=("lost-response",), redeliver=0)
     convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="order=order_1")
     every_reply_lost, *_ = by_fault_alone(report)
     assert every_reply_lost.startswith("LR@")

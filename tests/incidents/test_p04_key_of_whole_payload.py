@@ -54,7 +54,7 @@ def faulty(once: Once) -> None:
 
 
 def test_a_hash_of_volatile_fields_is_a_key_of_the_attempt(tmp_path: Path) -> None:
-    report = explore(faulty, faults=("lost-response",), key="order_1")
+    report = explore(faulty, faults=("lost-response",), key="order_1", redeliver=0)
     convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="order_1")
     timed_out = by_fault_alone(report)[0]
     first, second = arrivals(faulty, timed_out, tmp_path, key="order_1")

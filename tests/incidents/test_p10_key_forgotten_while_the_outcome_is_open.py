@@ -19,13 +19,13 @@ PAUSES = ("0s", "2h")
 def press(once: Once, *, max_age_s: float | None) -> None:
     """The web client: the attempt's key is kept until the answer is in, or until it is too old."""
     provider = once.provider("stripe", contract="client_key")
-    with database(once, "browser", "attempts(key, since_s REAL, done)") as db:
-        row = db.execute("SELECT key, since_s, done FROM attempts ORDER BY rowid DESC").fetchone()
+    with database(once, "browser", "attempts(slot INTEGER PRIMARY KEY, key, since_s REAL, done)") as db:
+        row = db.execute("SELECT key, since_s, done FROM attempts").fetchone()
         if row is not None and row[2]:
             return
         if row is None or (max_age_s is not None and time.time() - row[1] > max_age_s):
             row = (str(uuid.uuid4()), time.time(), False)
-            db.execute("INSERT INTO attempts VALUES (?, ?, ?)", row)
+            db.execute("INSERT OR REPLACE INTO attempts VALUES (0, ?, ?, ?)", row)
         provider.call("charge", TOP_UP, key=row[0])
         db.execute("UPDATE attempts SET done = 1")
 

@@ -24,7 +24,7 @@ def worker(once: Once, *, drops_expired: bool) -> None:
             try:
                 partner.call("import", {"job": "job_1"}, key="job_1")
             except ConnectionRefusedError:
-                time.sleep(3600)
+                time.sleep(6 * 3600)
                 continue
             db.execute("UPDATE jobs SET state = 'done'")
 

@@ -49,10 +49,10 @@ def test_a_finished_job_is_swept_and_run_again() -> None:
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="job_1")
     assert violation.schedule.crashes == 1
     assert "w3600" in str(violation.schedule)
-    assert violation.story[0].ending == "killed before rq.db DELETE started"
+    assert violation.story[0].ending == "killed before rq.db DELETE FROM started"
 
 
 def test_a_sweep_that_looks_at_the_outcome_first() -> None:
     report = explore(lambda once: worker(once, spares_finished=True), soft_faults=0, restart_after=DELAYS)
     exactly_once(report)
-    assert cell(report, "crash", "DELETE started") == "once"
+    assert cell(report, "crash", "DELETE FROM started") == "once"

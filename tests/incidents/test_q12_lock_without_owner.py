@@ -29,7 +29,7 @@ def test_a_lock_whose_job_was_never_queued_refuses_all_others() -> None:
     report = explore(lambda once: client_and_worker(once, together=False), soft_faults=0)
     violation = convicted(report, Verdict.STUCK, expected=1, actual=0, key="job_1")
     assert violation.schedule.crashes == 1
-    assert cell(report, "crash", "INSERT jobs") == "stuck"
+    assert cell(report, "crash", "INSERT INTO jobs") == "stuck"
 
 
 def test_a_lock_that_is_taken_together_with_the_job() -> None:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 
 from pytest_once import Once, Verdict, explore
-from tests.incidents.models import QUEUE, Broker, convicted, database, exactly_once
+from tests.incidents.models import Broker, QUEUE, convicted_undisturbed, database, exactly_once
 
 
 def subscriber(once: Once, *, keyed: bool) -> None:
@@ -40,8 +40,7 @@ def test_the_message_in_the_buffer_is_processed_as_often_as_it_was_delivered() -
     report = explore(
         lambda once: subscriber(once, keyed=False), soft_faults=0, keys=["message_a", "message_b"], max_states=20
     )
-    violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="message_b")
-    assert str(violation.schedule) == "."
+    convicted_undisturbed(report, Verdict.DUPLICATE, expected=1, actual=2, key="message_b")
 
 
 def test_one_key_a_message() -> None:

@@ -9,7 +9,7 @@ import asyncio
 import time
 
 from pytest_once import Once, Verdict, explore
-from tests.incidents.models import convicted, database, exactly_once
+from tests.incidents.models import convicted, convicted_undisturbed, database, exactly_once
 
 EVERY_S = 60.0
 
@@ -35,8 +35,7 @@ async def once_a_slot(once: Once) -> None:
 
 def test_both_instances_run_the_workflow() -> None:
     report = explore(two_instances, soft_faults=0, keys=["workflow_1"], redeliver=0)
-    violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="workflow_1")
-    assert str(violation.schedule) == "."
+    convicted_undisturbed(report, Verdict.DUPLICATE, expected=1, actual=2, key="workflow_1")
 
 
 def test_the_slot_is_the_key_while_no_restart_makes_another_slot() -> None:
