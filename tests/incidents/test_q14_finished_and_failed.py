@@ -30,8 +30,8 @@ async def worker(once: Once, db: sqlite3.Connection, checks: bool) -> None:
         db.execute("UPDATE claims SET beat_s = ?", (time.time(),))
 
     beat = once.tool(write_beat, name="beat", counted=False)
-    for _ in range(5):
-        await asyncio.sleep(WORK_S / 5)
+    for _ in range(3):
+        await asyncio.sleep(WORK_S / 3)
         try:
             beat()
         except ConnectionRefusedError:

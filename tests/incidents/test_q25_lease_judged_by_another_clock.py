@@ -18,13 +18,16 @@ RENEW_S = 10.0
 EVENT_AT_S = 35.0
 
 
-async def node(once: Once, db: sqlite3.Connection, name: str, ahead_s: float, *, keyed: bool) -> None:
+async def node(
+    once: Once, db: sqlite3.Connection, name: str, ahead_s: float, starts_s: float, *, keyed: bool
+) -> None:
     """Takes the lease when it looks free, renews it, and consumes the event if it thinks that it is the owner."""
 
     def now_s() -> float:
         return time.time() + ahead_s
 
     begun_s = time.time()
+    await asyncio.sleep(starts_s)
     owner = False
     while time.time() - begun_s < EVENT_AT_S:
         holder, until_s = db.execute("SELECT holder, until_s FROM lease").fetchone()
@@ -41,7 +44,7 @@ async def nodes(once: Once, ahead_s: float, *, keyed: bool = False) -> None:
     with database(once, "lease", "lease(holder, until_s REAL)") as db:
         if db.execute("SELECT 1 FROM lease").fetchone() is None:
             db.execute("INSERT INTO lease VALUES ('', 0)")
-        await asyncio.gather(node(once, db, "a", 0, keyed=keyed), node(once, db, "b", ahead_s, keyed=keyed))
+        await asyncio.gather(node(once, db, "a", 0, 0, keyed=keyed), node(once, db, "b", ahead_s, 9, keyed=keyed))
 
 
 async def skewed(once: Once) -> None:
