@@ -21,7 +21,9 @@ class NoAnswer(Exception):
 # Judging
 
 
-def convicted(report: Report, verdict: Verdict, *, expected: int | None, actual: int | None, key: str = "") -> Violation:
+def convicted(
+    report: Report, verdict: Verdict, *, expected: int | None, actual: int | None, key: str = ""
+) -> Violation:
     """The first violation: confirmed, with this verdict and these counts, about a key that contains `key`."""
     assert report.verdict is verdict, told(report)
     violation = report.violations[0]
@@ -36,7 +38,9 @@ def convicted_undisturbed(report: Report, verdict: Verdict, *, expected: int, ac
     assert report.verdict is verdict and not report.passed, told(report)
     assert "already without any fault" in report.problem, told(report)
     assert key in report.problem, told(report)
-    assert re.search(rf"\b{actual} effects for one intent; {expected} intended|with {actual} of {expected} effects", report.problem)
+    assert re.search(
+        rf"\b{actual} effects for one intent; {expected} intended|with {actual} of {expected} effects", report.problem
+    )
 
 
 def exactly_once(report: Report) -> None:
@@ -50,10 +54,11 @@ def escalated(report: Report) -> None:
 
 
 def cell(report: Report, what: str, target: str) -> str:
-    """What one crash before, or one fault at, the only boundary named `target` leads to: "once", "2x", "stuck"."""
-    found = [row.outcomes.get(what, "-") for row in report.matrix if row.boundary and target in row.boundary.target]
-    assert len(found) == 1, [str(row.boundary and row.boundary.target) for row in report.matrix]
-    return found[0]
+    """What one crash before, or one fault at, the only boundary whose name ends so leads to: "once", "2x", "stuck"."""
+    targets = [row.boundary.target if row.boundary else "the end" for row in report.matrix]
+    assert [name.endswith(target) for name in targets].count(True) == 1, targets
+    (row,) = [row for row, name in zip(report.matrix, targets, strict=True) if name.endswith(target)]
+    return row.outcomes.get(what, "-")
 
 
 def by_fault_alone(report: Report) -> list[str]:

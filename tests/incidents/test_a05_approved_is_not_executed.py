@@ -16,11 +16,8 @@ SAID = ("refund order_x", "refund order_y")
 
 
 def ask_model(db: sqlite3.Connection) -> str:
-    """It says the first thing when it is asked first, and another whenever it is asked again."""
-    asked = int(db.execute("SELECT count(*) FROM questions").fetchone()[0])
-    if not asked:
-        db.execute("INSERT INTO questions VALUES (1)")
-    return SAID[min(asked, 1)]
+    """It says the first thing until that is allowed, and another one when it is asked again on the resume."""
+    return SAID[int(db.execute("SELECT count(*) FROM approvals").fetchone()[0])]
 
 
 def digest(call: str) -> str:
@@ -29,7 +26,7 @@ def digest(call: str) -> str:
 
 def agent(once: Once, bound_to: Callable[[str], str]) -> None:
     bank = once.provider("bank", contract="client_key")
-    with database(once, "agent", "questions(n); approvals(of TEXT PRIMARY KEY); done(id)") as db:
+    with database(once, "agent", "approvals(of TEXT PRIMARY KEY); done(id)") as db:
         if db.execute("SELECT 1 FROM done").fetchone():
             return
         call = ask_model(db)

@@ -49,7 +49,6 @@ def agent(once: Once, how: Callable[[Callable[[], object], Callable[[str], objec
     asks_once(once, lambda: how(lambda: mail.call("send", {"mail": "mail_1"}), lambda prompt: models[prompt](prompt)))
 
 
-
 def test_the_tool_runs_once_for_each_retry_of_the_run() -> None:
     report = explore(
         lambda once: agent(once, retried_as_a_whole), faults=("refused",), keys=["mail_1"], blocked=("unknown",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from once_fakes import Provider
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import convicted_undisturbed, database, exactly_once
 
@@ -45,12 +46,16 @@ def one_step(once: Once) -> None:
     platform(step)
 
 
+def send(mail: Provider) -> None:
+    mail.call("report", {"report": "report_1"}, key="report_1")
+
+
 def two_steps(once: Once) -> None:
     """The mail is a step of its own, with a key; the long tail is cut to what fits."""
     mail = once.provider("mail", contract="client_key")
     with database(once, "engine", "steps(name TEXT PRIMARY KEY)") as db:
         if not db.execute("SELECT 1 FROM steps WHERE name = 'mail'").fetchone():
-            platform(lambda work: mail.call("report", {"report": "report_1"}, key="report_1") and None)
+            platform(lambda work: send(mail))
             db.execute("INSERT INTO steps VALUES ('mail')")
         for part in ("first", "second"):
             if not db.execute("SELECT 1 FROM steps WHERE name = ?", (part,)).fetchone():

@@ -41,7 +41,9 @@ def test_copies_grow_for_as_long_as_the_replies_are_lost(tmp_path: Path) -> None
     report = explore(faulty, blocked=("unknown",), faults=("lost-response",), limits=PATIENCE)
     convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="ada@example.org")
     never_acknowledged = by_fault_alone(report)[0].replace("lr@", "LR@")
-    assert len(arrivals(faulty, never_acknowledged, tmp_path, blocked=("unknown",), limits=PATIENCE)) > 10 * MAX_ATTEMPTS
+    assert (
+        len(arrivals(faulty, never_acknowledged, tmp_path, blocked=("unknown",), limits=PATIENCE)) > 10 * MAX_ATTEMPTS
+    )
 
 
 def test_a_mail_whose_reply_is_lost_is_not_sent_again() -> None:

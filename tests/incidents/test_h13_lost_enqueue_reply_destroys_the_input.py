@@ -53,7 +53,9 @@ def test_the_job_runs_into_its_deleted_input() -> None:
     violation = convicted(report, Verdict.OMISSION, expected=1, actual=0, key="job_1")
     assert str(violation.schedule) == by_fault_alone(report)[0]
     assert cell(report, "reset-response", "push") == "0x"
-    assert any("unlink" in step.boundary.target or "remove" in step.boundary.target for step in violation.story[0].steps)
+    assert any(
+        "unlink" in step.boundary.target or "remove" in step.boundary.target for step in violation.story[0].steps
+    )
 
 
 def test_while_a_job_may_be_published_its_input_stays() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pytest_once import Verdict, explore
 from tests.incidents.claims_of_functions import AlreadyInProgress, withdraw
-from tests.incidents.models import cell, convicted, escalated
+from tests.incidents.models import convicted, escalated
 
 DELAYS = ("0s", "1h")
 LIMIT_S = 900.0
@@ -19,7 +19,6 @@ def test_the_next_delivery_after_the_expiry_withdraws_again() -> None:
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="withdrawal_1")
     assert violation.schedule.crashes == 1
     assert "w3600" in str(violation.schedule)
-    assert cell(report, "crash", "bank withdraw") in ("once", "later")
 
 
 def test_an_expired_claim_is_unknown() -> None:

@@ -40,6 +40,4 @@ def test_the_next_run_finds_on_the_replica_what_is_released_already() -> None:
 
 
 def test_a_second_look_on_the_primary_and_one_key_an_order() -> None:
-    exactly_once(
-        explore(lambda once: release_funds(once, looks_again=True), soft_faults=0, restart_after=("0s", "1m"))
-    )
+    exactly_once(explore(lambda once: release_funds(once, looks_again=True), soft_faults=0, restart_after=("0s", "1m")))

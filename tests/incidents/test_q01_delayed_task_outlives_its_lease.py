@@ -10,7 +10,7 @@ import asyncio
 import time
 
 from pytest_once import Once, Verdict, explore
-from tests.incidents.models import Broker, QUEUE, convicted, convicted_undisturbed, database, exactly_once
+from tests.incidents.models import QUEUE, Broker, convicted, convicted_undisturbed, database, exactly_once
 
 HOUR_S = 3600.0
 

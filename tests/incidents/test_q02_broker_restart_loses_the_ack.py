@@ -27,10 +27,10 @@ def worker(once: Once, *, keyed: bool) -> None:
 
 
 def test_an_acknowledgement_on_a_dead_channel_runs_the_task_again() -> None:
-    report = explore(lambda once: worker(once, keyed=False), faults=("refused",))
+    report = explore(lambda once: worker(once, keyed=False), faults=("refused",), limits={"max_boundaries": 20})
     convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="task_1")
     assert cell(report, "refused", "ack") == "2x"
 
 
 def test_one_key_a_task_recognises_the_redelivery() -> None:
-    exactly_once(explore(lambda once: worker(once, keyed=True), faults=("refused",)))
+    exactly_once(explore(lambda once: worker(once, keyed=True), faults=("refused",), limits={"max_boundaries": 20}))

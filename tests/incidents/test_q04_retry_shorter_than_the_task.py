@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pytest_once import Once, Verdict, explore, replay
-from tests.incidents.models import Broker, QUEUE, convicted, convicted_undisturbed, database, exactly_once
+from tests.incidents.models import QUEUE, Broker, convicted, convicted_undisturbed, database, exactly_once
 
 DURATION_S = 180.0
 

@@ -12,7 +12,7 @@ from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, database, exactly_once
 
 QUEUES = "work(id TEXT PRIMARY KEY, task, done); delayed(task TEXT PRIMARY KEY, acked)"
-FEW = {"max_boundaries": 20, "max_states": 60}
+FEW = {"max_boundaries": 12, "max_states": 30}
 
 
 def consumer(once: Once, *, keeps_the_id: bool) -> None:

@@ -18,9 +18,7 @@ RENEW_S = 10.0
 EVENT_AT_S = 35.0
 
 
-async def node(
-    once: Once, db: sqlite3.Connection, name: str, ahead_s: float, starts_s: float, *, keyed: bool
-) -> None:
+async def node(once: Once, db: sqlite3.Connection, name: str, ahead_s: float, starts_s: float, *, keyed: bool) -> None:
     """Takes the lease when it looks free, renews it, and consumes the event if it thinks that it is the owner."""
 
     def now_s() -> float:
