@@ -1,4 +1,4 @@
-"""A02: the model asks for two tools in one turn; one acts, the other pauses for a person, and the resume runs both again.
+"""A02: the model asks for two tools in one turn; one acts, the other pauses for a person, the resume runs both.
 
 The only checkpoint is at the node's start, and the "fault" is an ordinary pause. Reports: langchain-ai/langgraph#3126,
 rancher/rancher-ai-agent#136.

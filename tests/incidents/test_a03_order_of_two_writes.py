@@ -1,7 +1,8 @@
 """A03: "pending writes" and "next checkpoint" go to a thread pool without an order; a crash between them decides.
 
-Both orders are explored here, one a test: a single recorded order would have passed. Reports: langchain-ai/langgraph#8039,
-langchain-ai/langgraph#8234. The tool's effect and its result commit together, so that only the order can harm.
+Both orders are explored here, one a test: a single recorded order would have passed. Reports:
+langchain-ai/langgraph#8039, langchain-ai/langgraph#8234. The tool's effect and its result commit together, so that
+only the order can harm.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A06: the approval is spent and the tool has run, then the turn fails at the next model call; the person tries again.
 
-Either the retry is refused and the answer is lost, or it is taken for a new approval. Report: microsoft/agent-framework#7458.
+Either the retry is refused and the answer is lost, or it is taken for a new approval. Report:
+microsoft/agent-framework#7458.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""D07: the activity publishes and dies before its first heartbeat is flushed; "no details" is read as "had not started".
+"""D07: the activity publishes and dies before its first heartbeat is flushed; "no details" means "not started".
 
-Reports: gitroomhq/postiz-app#2013, TracecatHQ/tracecat#3266. Missing evidence is evidence only of what is written first.
+Reports: gitroomhq/postiz-app#2013, TracecatHQ/tracecat#3266. Missing evidence is evidence only of what is written
+first.
 """
 
 from __future__ import annotations

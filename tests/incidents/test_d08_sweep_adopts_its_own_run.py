@@ -1,4 +1,4 @@
-"""D08: the start-up sweep takes "created no later than now" for "left by a dead process", and adopts a run just started.
+"""D08: the start-up sweep takes "created no later than now" for "left by a dead process", and adopts a new run.
 
 The stamp has milliseconds, and launch and start fall into the same one. Reports: dbos-inc/dbos-transact-java#491,
 dbos-inc/dbos-transact-java#493.

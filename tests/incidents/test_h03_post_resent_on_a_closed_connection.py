@@ -1,7 +1,7 @@
 """H03: the server acts and closes the connection without a reply; the client takes that for a stale connection.
 
-A pooled connection that was closed before any byte was read may be tried again; one that was closed after the request was
-sent may not. Report: jawah/urllib3.future#280.
+A pooled connection that was closed before any byte was read may be tried again; one that was closed after the request
+was sent may not. Report: jawah/urllib3.future#280.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class JobFailed(Exception):
 
 
 def submit(once: Once, warehouse: Provider, job: str) -> None:
-    """The job service: an id that has failed stays failed, one that is running is met again. It knows the latest job."""
+    """The job service: an id that has failed stays failed, a running one is met again; only the latest is known."""
     with database(once, "service", "jobs(slot INTEGER PRIMARY KEY, id, state)") as db:
         row = db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
         state = None if row is None else row[0]

@@ -1,4 +1,4 @@
-"""K01: the key is stored when the request has been processed, so a second one with the same key finds nothing meanwhile.
+"""K01: the key is stored when the request has been processed, so a second one meanwhile finds nothing.
 
 Both post. The plain case of look first, act later. Report: mastodon/mastodon#37879.
 """

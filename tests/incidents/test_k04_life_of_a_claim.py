@@ -1,7 +1,7 @@
 """K04: one record is lock and reply, a throw deletes it, and every status is cached. Three faults, three verdicts.
 
-(a) a crash after the claim refuses every retry; (b) the card is charged, the mail throws, the claim is deleted, the retry
-charges again; (c) an error reply is cached and replayed. Report: pathosDev/actor-ts#984.
+(a) a crash after the claim refuses every retry; (b) the card is charged, the mail throws, the claim is deleted, the
+retry charges again; (c) an error reply is cached and replayed. Report: pathosDev/actor-ts#984.
 """
 
 from __future__ import annotations

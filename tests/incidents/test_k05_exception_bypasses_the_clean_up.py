@@ -1,4 +1,4 @@
-"""K05: the application raises, an outer layer makes a 500 of it, and the middleware sees no response to clear the key on.
+"""K05: the application raises, an outer layer makes a 500 of it, the middleware sees no response to clear the key.
 
 Every retry gets 409. An exception, not the death of a process. Report: snok/asgi-idempotency-header#16.
 """

@@ -1,4 +1,7 @@
-"""Q08: taking a task off the queue removes it, so a hard stop loses it. Reports: coleifer/huey#239, coleifer/huey#571."""
+"""Q08: taking a task off the queue removes it, so a hard stop loses it.
+
+Reports: coleifer/huey#239, coleifer/huey#571.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Q12: a crash leaves the uniqueness lock behind, and nothing with that key can ever be enqueued again.
 
-The lock has neither an owner nor an end. Reports: zoolutions/sidekiq-unique-jobs#955, zoolutions/sidekiq-unique-jobs#304.
+The lock has neither an owner nor an end. Reports: zoolutions/sidekiq-unique-jobs#955,
+zoolutions/sidekiq-unique-jobs#304.
 """
 
 from __future__ import annotations

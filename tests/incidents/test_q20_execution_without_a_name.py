@@ -1,6 +1,7 @@
 """Q20: the trigger is delivered twice, the start request carries no name, and two executions run.
 
-The second fails later, on what the first has made, and writes FAILED over SUCCESS. Report: awslabs/genai-idp-terraform#197.
+The second fails later, on what the first has made, and writes FAILED over SUCCESS. Report:
+awslabs/genai-idp-terraform#197.
 """
 
 from __future__ import annotations

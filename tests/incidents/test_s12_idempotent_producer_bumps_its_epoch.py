@@ -1,4 +1,4 @@
-"""S12: the broker recognises a batch by producer epoch and sequence; after an unexpected error the client bumps the epoch.
+"""S12: the broker recognises a batch by producer epoch and sequence; after an error the client bumps the epoch.
 
 A batch that had been appended is sent again under the new identity. Reports: confluentinc/librdkafka#4953,
 redpanda-data/redpanda#5355.
