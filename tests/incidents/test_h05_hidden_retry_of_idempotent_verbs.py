@@ -40,7 +40,7 @@ def program(once: Once, attempts: int, *, hidden_retry: bool) -> None:
         asks_once(once, lambda: append(client, attempts, hidden_retry=hidden_retry))
 
 
-def test_one_attempt_is_two(tmp_path: Path) -> None:
+def test_one_attempt_is_two() -> None:
     """Even a policy of a single attempt, which claims nothing it could not keep."""
 
     def body(once: Once) -> None:
