@@ -12,7 +12,7 @@ import time
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, convicted, database, exactly_once
 
-STALE_S = 300.0
+STALE_S = 450.0
 REMOTE_S = 600.0
 
 

@@ -44,6 +44,6 @@ def test_a_record_that_lives_as_long_as_its_job() -> None:
             lambda once: worker(once, drops_expired=False),
             faults=("refused",),
             restart_after=DELAYS,
-            limits={"max_boundaries": 40},
+            limits={"max_boundaries": 16},
         )
     )

@@ -13,7 +13,7 @@ from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, convicted, database, exactly_once
 
 TABLES = "claims(job TEXT PRIMARY KEY, beat_s REAL); outcomes(job, outcome)"
-STALE_S = 300.0
+STALE_S = 450.0
 WORK_S = 600.0
 
 

@@ -9,6 +9,7 @@ from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, exactly_once
 
 BATCH = ("record_a", "record_b", "record_c")
+FEW = {"max_boundaries": 12}
 
 
 def platform(once: Once, *, keyed: bool) -> None:
@@ -29,7 +30,7 @@ def platform(once: Once, *, keyed: bool) -> None:
 
 
 def test_a_failing_sibling_repeats_the_records_that_were_done() -> None:
-    report = explore(lambda once: platform(once, keyed=False), faults=("error-before",), keys=BATCH, max_states=30)
+    report = explore(lambda once: platform(once, keyed=False), faults=("error-before",), keys=BATCH, limits=FEW)
     convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="record_a")
     assert cell(report, "error-before", "buy record_c") == "2x"
     assert cell(report, "error-before", "buy record_a") == "once"
@@ -41,6 +42,6 @@ def test_one_key_a_record_lets_the_batch_come_again() -> None:
             lambda once: platform(once, keyed=True),
             faults=("error-before",),
             keys=BATCH,
-            limits={"max_boundaries": 30},
+            limits=FEW,
         )
     )
