@@ -9,6 +9,8 @@ import asyncio
 import sqlite3
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, convicted, database, exactly_once
 
@@ -63,5 +65,6 @@ def test_a_silent_attempt_is_alive_and_started_again() -> None:
     assert any(schedule.startswith("RF@") for schedule in by_fault_alone(report))
 
 
+@pytest.mark.slow
 def test_remote_work_that_knows_its_task_is_met_again() -> None:
     exactly_once(explore(corrected, faults=("refused",), redeliver=0, restart_after=("0s", "1h")))

@@ -37,7 +37,7 @@ def faulty(once: Once) -> None:
 
 
 def test_the_bumped_epoch_makes_the_batch_another_one(tmp_path: Path) -> None:
-    report = explore(faulty, faults=("reset-response",), limits={"max_boundaries": 16})
+    report = explore(faulty, faults=("reset-response",), limits={"max_boundaries": 10})
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2)
     assert violation.schedule.crashes == 0
     assert cell(report, "reset-response", "append batch_a") == "2x"
@@ -47,5 +47,5 @@ def test_the_bumped_epoch_makes_the_batch_another_one(tmp_path: Path) -> None:
 
 def test_the_same_epoch_and_sequence_until_it_is_acknowledged() -> None:
     exactly_once(
-        explore(lambda once: produce(once, bumps=False), faults=("reset-response",), limits={"max_boundaries": 16})
+        explore(lambda once: produce(once, bumps=False), faults=("reset-response",), limits={"max_boundaries": 10})
     )
