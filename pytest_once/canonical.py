@@ -56,13 +56,15 @@ class Naming:
     whose cells differ between two fault-free runs, as `differences` names them. ignore: the user's patterns,
     matched against "place.column" and whole places ("tasks.attempts", "*.updated_at", "*.log"). clock_window:
     virtual epoch seconds (lowest, highest) between which a number or timestamp is an instant; none is when
-    highest <= lowest. Leave a margin below the first instant: timestamps may be cut to the minute.
+    highest <= lowest. Leave a margin below the first instant: timestamps may be cut to the minute. constants:
+    ("place.column", number) for the numbers in those columns that are not random, as `constants` finds them.
     """
 
     tokens: frozenset[str] = frozenset()
     columns: frozenset[str] = frozenset()
     ignore: tuple[str, ...] = ()
     clock_window: tuple[float, float] = (0.0, 0.0)
+    constants: frozenset[tuple[str, Cell]] = frozenset()
 
     def with_tokens(self, tokens: frozenset[str]) -> Naming:
         """The same naming with these tokens instead."""
@@ -83,6 +85,11 @@ def matches_column(place: str, name: str, ignore: tuple[str, ...]) -> bool:
     parts = f"{place}.{name}".split("/")
     paths = ["/".join(parts[first:]) for first in range(len(parts))]
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in ignore for path in paths)
+
+
+def _is_constant(cell: Cell, column: str, naming: Naming) -> bool:
+    """Whether a number among random ones is none of them, but says something: nobody, never, not yet."""
+    return isinstance(cell, (int, float)) and (cell in (-1, 0, 1) or (column, cell) in naming.constants)
 
 
 @dataclass(slots=True)
@@ -128,10 +135,12 @@ class Form:
                 scans: list[Scan] = [
                     IGNORED
                     if role == _IGNORE
+                    else cell
+                    if role == _VOLATILE and _is_constant(cell, f"{masked_place}.{name}", naming)
                     else as_volatile(cell, scan(cell), naming.tokens)
                     if role == _VOLATILE
                     else scan(cell)
-                    for cell, role in zip(row.cells, roles, strict=True)
+                    for cell, role, name in zip(row.cells, roles, row.names, strict=True)
                 ]
             else:
                 scans = [scan(cell) for cell in row.cells]

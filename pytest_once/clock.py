@@ -34,6 +34,9 @@ EPOCH_S = 1930367167.0
 WINDOW_S = (EPOCH_S - 86400.0, EPOCH_S + 10 * 365.0 * 86400.0)
 """Instants of virtual time lie in here; a stored number or timestamp in it is taken for one."""
 
+BOUNDARY_TAKES_S = 0.001
+"""Virtual seconds that pass at each boundary, so that instants before and after it differ."""
+
 _HELD_POLL_S = 0.0005
 """Real time between two looks at whether the clock may move again."""
 

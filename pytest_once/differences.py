@@ -54,6 +54,18 @@ def differences(
         found |= new
 
 
+def constants(sights: Iterable[tuple[Sequence[Row], Naming]], columns: frozenset[str]) -> set[tuple[str, Cell]]:
+    """(column, number) for each number in one run's volatile columns; what another run has as well is not random."""
+    found: set[tuple[str, Cell]] = set()
+    for rows, naming in sights if columns else ():
+        for row in Form(rows, naming).rows:
+            for name, cell in zip(row.names, row.row.cells, strict=True):
+                column = f"{row.masked_place}.{name}"
+                if column in columns and isinstance(cell, (int, float)):
+                    found.add((column, cell))
+    return found
+
+
 def _structural(rows_a: list[ScannedRow], rows_b: list[ScannedRow]) -> str | None:
     for a, b in zip_longest(rows_a, rows_b):
         if a is not None and b is not None and a.masked_place == b.masked_place:

@@ -13,10 +13,11 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_once.boundaries import Boundary
 from pytest_once.checks import Verdict
+from pytest_once.clock import BOUNDARY_TAKES_S
 from pytest_once.events import Listener, Progress, ViolationFound
 from pytest_once.evidence import Evidence
 from pytest_once.faults import DELIVER, DUPLICATE, END, KINDS, OPTION, LifePlan, PlannedFault, Schedule, mark_of
@@ -45,7 +46,7 @@ RESTART_S = 1.0
 MUCH_LATER_S = 30 * 86400.0
 """A restart after so many seconds must do what an early one does, unless the test names its delays."""
 
-LASTING_BOUNDARIES = 120
+LASTING_BOUNDARIES = 60
 """Boundaries after which a life under a lasting fault is taken to retry for ever, if it makes no new states."""
 
 COMPARED_STATES = 20
@@ -115,10 +116,18 @@ class Explorer:
     # -- states --------------------------------------------------------------------------------------
 
     def _arrive(
-        self, sight: Sight, deliveries: int, *, crashes: int, faults: int, parent: Node | None, life: LifePlan | None
+        self,
+        sight: Sight,
+        deliveries: int,
+        *,
+        crashes: int,
+        faults: int,
+        parent: Node | None,
+        life: LifePlan | None,
+        young: bool = False,
     ) -> int:
-        """Note a state; returns its number, old or new."""
-        digest = self.evidence.digest(sight)
+        """Note a state; returns its number, old or new. young: what is stored there is younger than order tells."""
+        digest = self.evidence.digest(sight) + ("/young" if young else "")
         lives = 0 if parent is None else parent.lives + 1
         known = self._known.get((digest, deliveries))
         if known is not None:
@@ -323,7 +332,30 @@ class Explorer:
             )
             if node.parent is None and not plan:
                 self.graph.matrix[index, "crash"] = Onward("state", number)
+            self._die_asleep(node, life, index, replace(crash, asleep=True), len(plan))
         return self._end(node, life, LifePlan(faults, None, after_s), path, bool(plan))
+
+    def _die_asleep(self, node: Node, life: Life, index: int, crash: LifePlan, faults: int) -> None:
+        """A process may also die when its wait begins: nothing else is stored, but less time has passed."""
+        sight = life.passages[index].sight if index < len(life.passages) else life.last
+        if index == 0 or sight is None:
+            return  # a wait before the first boundary begins where the node is
+        began_s = life.passages[index - 1].now_s + BOUNDARY_TAKES_S
+        if sight.now_s - began_s <= BOUNDARY_TAKES_S:
+            return
+        if self.evidence.naming.columns or self.evidence.instants(sight):
+            # Instants are compared by order, so the state may well look the same: it is the ages that differ.
+            earlier = replace(sight, now_s=began_s)
+            self.graph.crash_points += 1
+            self._arrive(
+                earlier,
+                node.deliveries,
+                crashes=node.crashes + 1,
+                faults=node.faults + faults,
+                parent=node,
+                life=crash,
+                young=True,
+            )
 
     def _end(self, node: Node, life: Life, ended: LifePlan, path: tuple[LifePlan, ...], faulty: bool) -> Onward:
         last = life.last
@@ -349,6 +381,7 @@ class Explorer:
         claim = life.ending.claim
         self.graph.crash_points += 1
         killed = LifePlan(ended.faults, END, ended.after_s)
+        self._die_asleep(node, life, len(life.passages), replace(killed, asleep=True), len(ended.faults))
         unheard = self._arrive(last, node.deliveries, crashes=node.crashes + 1, faults=faults, parent=node, life=killed)
         if node.parent is None and not faulty:
             self.graph.matrix[len(life.passages), "crash"] = Onward("state", unheard)

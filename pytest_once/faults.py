@@ -119,13 +119,15 @@ class LifePlan:
 
     crash: mark of the boundary before which it is killed, END, or None to leave it alone.
     after_s: seconds that pass before it starts, besides the restart itself. deliver: not a life at all, but the
-    arrival of a request that was on its way (1: the oldest) while no process lives.
+    arrival of a request that was on its way (1: the oldest) while no process lives. asleep: the crash comes at the
+    beginning of the wait that leads to its boundary, so that less time has passed.
     """
 
     faults: tuple[PlannedFault, ...] = ()
     crash: str | None = None
     after_s: float = 0.0
     deliver: int = 0
+    asleep: bool = False
 
     def __str__(self) -> str:
         # Not %g: an exponent's "+" would be read as the next step.
@@ -133,11 +135,11 @@ class LifePlan:
         parts += [f"d{self.deliver}"] if self.deliver else []
         parts += [str(fault) for fault in self.faults]
         if self.crash is not None:
-            parts.append(f"x@{self.crash}")
+            parts.append(f"{'z' if self.asleep else 'x'}@{self.crash}")
         return "+".join(parts) or "."
 
 
-_STEP = re.compile(r"(?P<code>[a-z]{2}|[A-Z]{2}|[od]\d+|x)@(?P<mark>[0-9a-f]{6}|end)")
+_STEP = re.compile(r"(?P<code>[a-z]{2}|[A-Z]{2}|[od]\d+|[xz])@(?P<mark>[0-9a-f]{6}|end)")
 _DELIVERY = re.compile(r"d(?P<number>[1-9]\d*)")
 _WAIT = re.compile(r"w(?P<seconds>\d+(\.\d+)?)")
 
@@ -173,6 +175,7 @@ def _parse_life(part: str, whole: str) -> LifePlan:
     crash: str | None = None
     after_s = 0.0
     deliver = 0
+    asleep = False
     for step in part.split("+") if part != "." else ():
         if wait := _WAIT.fullmatch(step):
             after_s = float(wait["seconds"])
@@ -182,18 +185,19 @@ def _parse_life(part: str, whole: str) -> LifePlan:
             continue
         match = _STEP.fullmatch(step)
         fault = None if match is None else _fault_of(match["code"])
-        if match is None or crash is not None or (fault is None and match["code"] != "x"):
+        if match is None or crash is not None or (fault is None and match["code"] not in "xz"):
             codes = ", ".join(f"{kind.code}={kind.name}" for kind in _KINDS)
             raise ScheduleError(
-                f"cannot read {step!r} in schedule id {whole!r}: a step is x@MARK (crash, last in its life) "
+                f"cannot read {step!r} in schedule id {whole!r}: a step is x@MARK (crash, last in its life; "
+                "z@MARK: while it waits before that) "
                 f"or CODE@MARK with CODE one of {codes} (capitals: for the rest of the life), o2 (the option chosen "
                 "there) or d1 (the request that arrives); d1 alone is an arrival while no process lives"
             )
         if fault is None:
-            crash = match["mark"]
+            crash, asleep = match["mark"], match["code"] == "z"
         else:
             faults.append(PlannedFault(fault, match["mark"], match["code"].isupper()))
-    return LifePlan(tuple(faults), crash, after_s, deliver)
+    return LifePlan(tuple(faults), crash, after_s, deliver, asleep)
 
 
 def _fault_of(code: str) -> str | None:

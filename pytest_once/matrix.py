@@ -27,7 +27,7 @@ def _outcome(graph: Graph, onward: Onward | None, idle: str) -> str:
     passed: set[int] = set()
     while onward is not None and onward.kind == "state" and onward.node is not None:
         if onward.node in passed:
-            return idle
+            return "later" if _ends_in_time(graph, onward.node) else idle
         passed.add(onward.node)
         onward = graph.nodes[onward.node].onward
     if onward is None:
@@ -35,6 +35,21 @@ def _outcome(graph: Graph, onward: Onward | None, idle: str) -> str:
     if onward.kind == "violation" and onward.finding is not None:
         return _in_short(onward.finding.verdict, onward.finding.actual)
     return {"complete": "once", "escalated": "esc.", "failed": "no", "loop": idle}.get(onward.kind, "?")
+
+
+def _ends_in_time(graph: Graph, number: int) -> bool:
+    """Whether lives without faults come to an end from a state, if the longest delay passes before each."""
+    passed: set[int] = set()
+    while number not in passed:
+        passed.add(number)
+        after = graph.nodes[number].after
+        if not after:
+            return False
+        onward = after[max(after)]
+        if onward.kind != "state" or onward.node is None:
+            return onward.kind in ("complete", "escalated", "failed")
+        number = onward.node
+    return False
 
 
 def _in_short(verdict: Verdict, actual: int | None) -> str:

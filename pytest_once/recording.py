@@ -16,12 +16,13 @@ from pytest_once.boundaries import Boundary
 from pytest_once.canonical import Naming, Row
 from pytest_once.checks import Verdict, build_oracle
 from pytest_once.clock import EPOCH_S, WINDOW_S
-from pytest_once.differences import differences
+from pytest_once.differences import constants, differences
 from pytest_once.evidence import Evidence
 from pytest_once.incarnation import Channel, Died, Ended, Hung, Misuse, raised_at
 from pytest_once.judgement import judge_end, judge_moment
 from pytest_once.life import Birth, Life, Looped, Sight, Stage, let_live
 from pytest_once.premises import Act, Premises
+from pytest_once.scanning import Cell
 from pytest_once.scenario import Expectations, Limits, ScenarioError
 from pytest_once.site import NOWHERE
 from pytest_once.stores.directory import DirectoryStore
@@ -181,7 +182,8 @@ class Recorder:
             evidence.effects(other.last),
             (evidence.mask(first.last.tokens), evidence.mask(other.last.tokens)),
         )
-        evidence.naming = replace(naming, columns=self._volatile_columns(naming, first, other))
+        columns = self._volatile_columns(naming, first, other)
+        evidence.naming = replace(naming, columns=columns, constants=self._constants(naming, columns, first, other))
         last = first.last
         assert isinstance(first.ending, Ended)
         finding = judge_moment(evidence, last) or judge_end(evidence, self.expectations, last, first.ending)
@@ -216,6 +218,23 @@ class Recorder:
                 )
             columns |= difference.volatile
         return frozenset(columns)
+
+    def _constants(
+        self, naming: Naming, columns: frozenset[str], first: Life, other: Life
+    ) -> frozenset[tuple[str, Cell]]:
+        """Numbers that both runs have in a volatile column."""
+        ours, theirs = (
+            constants(
+                (
+                    (self._stage.world.rows(sight.picture), replace(naming, tokens=sight.tokens))
+                    for sight in life.sights
+                    if sight is not None
+                ),
+                columns,
+            )
+            for life in (first, other)
+        )
+        return frozenset(ours & theirs)
 
     @staticmethod
     def _same_way(first: Life, again: Life) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_once.boundaries import Boundary
 from pytest_once.checks import Counts, LogicalKey, Verdict
+from pytest_once.clock import BOUNDARY_TAKES_S
 from pytest_once.evidence import Evidence
 from pytest_once.explorer import RESTART_S
 from pytest_once.faults import DELIVER, END, OPTION, LifePlan, Schedule, mark_of
@@ -102,7 +103,7 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
         ):
             findings.append(stuck(evidence, evidence.counts(life.last), len(idle) - 1 - idle.index(idle[-1])))
         story.append(_tell(number, plan, life, evidence, evidence.counts(sight)))
-        sight = life.last
+        sight = _asleep(life, plan) if plan.asleep else life.last
     needs_time = any(finding.verdict is Verdict.STUCK for finding in findings) and _completes_in_time(
         stage, evidence, expectations, sight, len(schedule.lives)
     )
@@ -125,6 +126,13 @@ def _arrived(stage: Stage, evidence: Evidence, schedule: Schedule, sight: Sight,
     now_s = sight.now_s + plan.after_s
     stage.deliver(plan.deliver, now_s)
     return Sight(stage.world.take(), now_s, sight.tokens)
+
+
+def _asleep(life: Life, plan: LifePlan) -> Sight:
+    """The world left by a life that died when its last wait began: the clock had not moved on."""
+    assert life.last is not None
+    before = life.passages[: len(life.passages) if plan.crash == END else -1]
+    return replace(life.last, now_s=before[-1].now_s + BOUNDARY_TAKES_S) if before else life.last
 
 
 PATIENCE = 12
@@ -218,7 +226,8 @@ def _ending(plan: LifePlan, life: Life) -> str:
     if plan.crash == END:
         return "killed after its last boundary, before anybody heard that it had finished"
     if plan.crash is not None:
-        return f"killed before {life.passages[-1].boundary.target}"
+        waiting = "while it waits, " if plan.asleep else ""
+        return f"killed {waiting}before {life.passages[-1].boundary.target}"
     ending = life.ending
     if isinstance(ending, Ended):
         return {

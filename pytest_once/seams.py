@@ -36,9 +36,6 @@ class Prepared:
     allow: tuple[Allowance, ...] = ()
 
 
-BOUNDARY_TAKES_S = 0.001
-"""Virtual seconds that pass at each boundary, so that instants before and after it differ."""
-
 _installed_roots: list[Path] = []
 
 
@@ -115,7 +112,7 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
 
     sqlite_inherited.watch_inherited(prepared.inherited, inherited)
     channel.now_s = lambda: time.now_s
-    channel.between = lambda: time.advance(BOUNDARY_TAKES_S)
+    channel.between = lambda: time.advance(clock.BOUNDARY_TAKES_S)
     return time
 
 

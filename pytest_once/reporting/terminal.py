@@ -236,9 +236,10 @@ def _life(life: LifeStory, width: int) -> list[str]:
     repeated = 0
     for number, step in enumerate(life.steps):
         last = number == len(life.steps) - 1
-        if life.killed and last and life.ending.startswith("killed before"):
+        if life.killed and last and _killed_there(life):
+            waiting = "while it waits, " if "while it waits" in life.ending else ""
             now = _wrapped(
-                f"X killed (SIGKILL) before {step.boundary.target}  [{_short(step.boundary.site)}]",
+                f"X killed (SIGKILL) {waiting}before {step.boundary.target}  [{_short(step.boundary.site)}]",
                 width,
                 "    ",
                 "        ",
@@ -252,11 +253,16 @@ def _life(life: LifeStory, width: int) -> list[str]:
         lines += now
         told, repeated = now, 0
     lines += _again(repeated)
-    if not life.ending.startswith("killed before"):
+    if not _killed_there(life):
         where = f"  [{_short(life.site)}]" if life.site is not None and life.site.line else ""
         mark = "X " if life.killed else ""
         lines += _wrapped(f"{mark}{life.ending}{where}", width, "    ", "        ")
     return lines
+
+
+def _killed_there(life: LifeStory) -> bool:
+    """Whether it was killed at a boundary, which then tells the end."""
+    return life.ending.startswith(("killed before", "killed while it waits, before"))
 
 
 def _again(times: int) -> list[str]:
