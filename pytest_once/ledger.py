@@ -329,6 +329,10 @@ class Ledger(LedgerReader):
                 (arrival, provider, operation, what),
             )
 
+    def hold(self, provider: str, operation: str, request: Mapping[str, Any]) -> None:
+        """Keep a request on its way to a provider."""
+        raise NotImplementedError("this ledger holds no requests yet; leave the faults late and late-copy out")
+
     def begin_incarnation(self, number: int) -> None:
         """Note that life `number` (1-based) begins; what is recorded from now on belongs to it."""
         with self.transaction() as connection:

@@ -48,6 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from pytest_once import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
@@ -281,6 +287,7 @@ def _explore(item: pytest.Function) -> None:
         expectations=expectations,
         limits=limits,
         tracked=(item._request.getfixturevalue("tmp_path"),),
+        seams=[seam for seams in item.ihook.pytest_once_boundaries() for seam in seams],
     )
     replayed = _option(item.config, "replay")
     report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_once import inherited, seams
 from pytest_once.boundaries import Boundary
+from pytest_once.boundaries.seam import Seam
 from pytest_once.canonical import Naming, Row, differences
 from pytest_once.checks import Verdict, build_oracle
 from pytest_once.clock import EPOCH_S, WINDOW_S
@@ -22,6 +23,7 @@ from pytest_once.judgement import judge_end, judge_moment
 from pytest_once.life import Birth, Life, Looped, Sight, Stage, let_live
 from pytest_once.premises import Act, Premises
 from pytest_once.scenario import Expectations, Limits, ScenarioError
+from pytest_once.seams import Prepared
 from pytest_once.site import NOWHERE
 from pytest_once.stores.directory import DirectoryStore
 from pytest_once.stores.ledger import LedgerStore
@@ -64,22 +66,26 @@ class Recording:
 
 @dataclass(slots=True)
 class Recorder:
-    """Makes the recording of one test. tracked: directories of the world besides once.path."""
+    """Makes the recording of one test.
+
+    tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones.
+    """
 
     premises: Premises
     front: FrontEnd
     expectations: Expectations
     limits: Limits
     tracked: Sequence[Path] = ()
+    seams: Sequence[Seam] = ()
     _stage: Stage = field(init=False)
-    _prepared: seams.Prepared = field(init=False)
+    _prepared: Prepared = field(init=False)
     _root: Sight = field(init=False)
     _may_track: bool = True
 
     def __post_init__(self) -> None:
         premises = self.premises
         directories = [DirectoryStore(path, label) for path, label in self._directories()]
-        self._prepared = seams.prepare([premises.world, *self.tracked])
+        self._prepared = seams.prepare([premises.world, *self.tracked], self.seams)
         self._stage = Stage(
             body=self._body(self._prepared),
             world=World([LedgerStore(premises.ledger_path), *directories]),
@@ -273,7 +279,7 @@ class Recorder:
 
     # -- the child -----------------------------------------------------------------------------------
 
-    def _body(self, prepared: seams.Prepared) -> Callable[[Channel, Birth], Ended]:
+    def _body(self, prepared: Prepared) -> Callable[[Channel, Birth], Ended]:
         once = self.premises.once
         front = self.front
         blocked = tuple(cls for cls in self.expectations.blocked if isinstance(cls, type))
