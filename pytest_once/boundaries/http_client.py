@@ -56,9 +56,7 @@ class HttpClientSeam:
 
     def install(self, wiring: Wiring) -> None:
         """Announce what is sent through http.client from now on; for a forked child only."""
-        import http.client
-
-        connection: Any = http.client.HTTPConnection
+        connection: Any = sys.modules[self.library].__dict__["HTTPConnection"]
         connection.putrequest = _putrequest(connection.putrequest, wiring)
         connection.send = _send(connection.send)
         connection.getresponse = _getresponse(connection.getresponse, wiring)

@@ -65,5 +65,9 @@ class Seam(Protocol):
         ...
 
     def install(self, wiring: Wiring) -> None:
-        """In a forked child, library imported: hook the library. It is never undone; the child ends."""
+        """In a forked child, library imported: hook the library. It is never undone; the child ends.
+
+        Find the library as sys.modules[library]: if it is being imported right now and is part of a package, that
+        package has no attribute for it yet.
+        """
         ...

@@ -98,7 +98,9 @@ def _popen_program(_: Any, args: Any, *positional: Any, **named: Any) -> str:
         return _shown(executable)
     if isinstance(args, (str, bytes, os.PathLike)):
         return _system_program(args) if shell else _shown(args)
-    return _system_program(next(iter(args))) if shell else _shown(next(iter(args)))
+    if not isinstance(args, Sequence):
+        return "?"  # looking into an iterator would take the program out of it
+    return _system_program(args[0]) if shell else _shown(args[0])
 
 
 def _system_program(command: Any) -> str:

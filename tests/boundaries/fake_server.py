@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,7 +107,7 @@ class Seen:
 
 def lived(
     body: Callable[[], Any],
-    seams: list[Seam],
+    seams: Sequence[Seam],
     base: str = "",
     fault: str | None = None,
 ) -> Seen:
@@ -116,6 +116,9 @@ def lived(
     outside: list[Any] = []
     held: list[Any] = []
     before = len(arrived(base)) if base else 0
+    for seam in seams:
+        if seam.library in sys.modules:
+            seam.originals()
 
     def tell(provider: str, operation: str, arrival: str | None, what: str) -> None:
         # Counted from where this body began.

@@ -21,6 +21,7 @@ from tests.boundaries.fake_server import Seen, lived, serving
 
 httpx: Any = pytest.importorskip("httpx")
 httpx2: Any = pytest.importorskip("httpx2")
+boto3: Any = pytest.importorskip("boto3")
 aiohttp: Any = pytest.importorskip("aiohttp")
 requests: Any = pytest.importorskip("requests")
 urllib3: Any = pytest.importorskip("urllib3")
@@ -165,8 +166,9 @@ def test_each_fault_does_what_it_says(call: Call, fault: str | None, server: str
     assert seen.outside == []
 
 
-@pytest.mark.parametrize("call", ERRORS)
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("call", "method"), [*((call, "GET") for call in ERRORS), (by_requests, "HEAD"), (by_aiohttp, "HEAD")]
+)
 def test_a_read_can_be_answered_from_before_the_latest_change(call: Call, method: str, server: str) -> None:
     """A replica that lags: the fake is asked for it, and the caller sees an ordinary answer."""
     seen = run(lambda: call(method, f"{server}/api/refunds?x=1", None), server, "stale-read")
@@ -303,6 +305,44 @@ def test_what_a_library_sends_again_is_an_attempt_of_its_own(
     assert len(seen.told) == announced
     if announced == 2:
         assert seen.returned == 200
+
+
+def aws(service: str, server: str) -> Any:
+    import time
+
+    import botocore.config
+
+    time.sleep = lambda _: None  # between its tries
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "eu-west-1"}
+    config = botocore.config.Config(s3={"addressing_style": "path"})
+    return boto3.client(service, endpoint_url=f"{server}/api", config=config, **keys)
+
+
+def test_boto3_sends_a_message_again_and_its_caller_hears_of_one(server: str) -> None:
+    """One call of send_message, no exception, two messages: the caller cannot know."""
+
+    def body() -> Any:
+        answer = aws("sqs", server).send_message(QueueUrl=f"{server}/api/orders", MessageBody="order_1")
+        return answer["ResponseMetadata"]["RetryAttempts"]
+
+    seen = run(body, server, "lost-response")
+
+    assert seen.returned == 1
+    assert seen.targets == ["payments POST /", "payments POST /", "after"]
+    assert ["order_1" in body for _, _, _, body in seen.arrivals] == [True, True]
+
+
+def test_boto3_does_not_wait_for_leave_to_send_a_body(server: str) -> None:
+    """S3 asks for "100 Continue" before a body, on a socket through which nothing has gone yet."""
+
+    def body() -> Any:
+        return aws("s3", server).put_object(Bucket="b", Key="k", Body=b"x" * 1000)["ResponseMetadata"]["HTTPStatusCode"]
+
+    seen = run(body, server)
+
+    assert seen.returned == 200
+    assert seen.targets == ["payments PUT /b/k", "after"]
+    assert "x" * 1000 in seen.arrivals[0][3]
 
 
 # Bodies and answers of all kinds.
