@@ -19,11 +19,11 @@ ADAPTERS = {
     "_pytest": set[str](),
     "pluggy": {"pytest_once.hookspecs"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
-    "httpcore": {"pytest_once.boundaries.httpx"},
-    "respx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
+    "aiohttp": {"pytest_once.boundaries.aiohttp"},
+    "respx": {"once_fakes.provider"},
     "aiosqlite": {"pytest_once.boundaries.sqlite"},
     "time_machine": {"pytest_once.clock", "pytest_once.seams"},
-    "trio": {"pytest_once.clock", "pytest_once.seams", "pytest_once.boundaries.httpx"},
+    "trio": {"pytest_once.clock", "pytest_once.seams", "pytest_once.boundaries.http"},
     "rich": {"pytest_once.reporting.terminal"},
     "uvicorn": {"once_fakes.server"},
 }
@@ -173,7 +173,7 @@ def test_third_party_libraries_are_imported_late() -> None:
         found
         for found in IMPORTS
         if found.imported.split(".")[0] in ADAPTERS
-        and found.imported.split(".")[0] != "pytest"
+        and found.imported.split(".")[0] not in ("pytest", "pluggy")  # they are there anyway
         and not found.lazy
         and not found.typing
     ]

@@ -148,7 +148,8 @@ def lived(
     recording = recorded(guarded, install=install, fault=fault)
     assert recording.error is None, recording.error
     assert recording.result is not None, "the child died"
-    return Seen(*recording.result, recording, arrived(base)[before:] if base else [])
+    returned, told, outside, held = recording.result
+    return Seen(returned, told, outside, held, recording, arrived(base)[before:] if base else [])
 
 
 def _causes(error: BaseException) -> list[str]:
