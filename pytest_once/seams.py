@@ -87,7 +87,9 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
         channel.misuse("outside", _outside_message(what, target), site)
 
     def told(provider: str, operation: str, arrival: str | None, what: str) -> None:
-        once.ledger.record_told(None if arrival is None else int(arrival), provider, operation, what)
+        # A server that is registered as a fake but none of ours may name arrivals as it likes.
+        number = int(arrival) if arrival is not None and arrival.isdecimal() else None
+        once.ledger.record_told(number, provider, operation, what)
 
     def hold(provider: str, operation: str, request: dict[str, Any]) -> None:
         once.ledger.hold(provider, operation, request)
@@ -117,7 +119,7 @@ def _outside_message(what: str, target: str) -> str:
             f"the program {program} is run: what it does is neither counted nor undone, and exploring would run it "
             "many times. Wrap the function that runs it with once.tool(fn), which counts each call as an effect, or "
             "with once.tool(fn, counted=False) if what it does is counted elsewhere or changes nothing outside the "
-            "tracked directories"
+            "tracked directories. A server that the test needs is started in a module or session fixture"
         )
     if kind == "smtp":
         return (

@@ -8,6 +8,7 @@ production: it cannot connect, or bytes of a response come, or none do.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -67,6 +68,7 @@ class _Carried:
 
 
 def _connect(connect_now: Callable[..., Any], wiring: Wiring) -> Callable[..., Any]:
+    @functools.wraps(connect_now)
     async def connect(self: Any, req: Any, *positional: Any, **named: Any) -> Any:
         endpoint = answered_by_fake(wiring, req.method, str(req.url))
         if endpoint is None:
@@ -102,6 +104,7 @@ def _refuse(request: Any) -> NoReturn:
 
 
 def _send(send_now: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(send_now)
     async def send(self: Any, conn: Any) -> Any:
         carried: _Carried | None = self.__dict__.pop(_CARRIED, None)
         if carried is None:
@@ -147,6 +150,7 @@ class _Writing:
 
 
 def _start(start_now: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(start_now)
     async def start(self: Any, connection: Any) -> Any:
         carried: _Carried | None = self.__dict__.pop(_CARRIED, None)
         if carried is None:

@@ -8,6 +8,7 @@ the library would meet them, as the plain OSError it would meet, and it wraps th
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import socket
@@ -40,7 +41,6 @@ class _Outgoing:
         self.endpoint = endpoint
         self.pieces: list[bytes] = []
         self.complete = False
-        self.attempt: Attempt | None = None
         self.answer: bytes | BaseException = b""
 
 
@@ -85,6 +85,7 @@ URLLIB3 = Urllib3Seam()
 
 
 def _putrequest(put: Callable[..., None], wiring: Wiring) -> Callable[..., None]:
+    @functools.wraps(put)
     def putrequest(self: Any, method: str, url: str, *positional: Any, **named: Any) -> None:
         address = _address(self, url)
         setattr(self, _KEPT_BACK, None)
@@ -111,6 +112,7 @@ def _address(connection: Any, url: str) -> str:
 
 
 def _send(send_now: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(send_now)
     def send(self: Any, data: Any) -> None:
         outgoing: _Outgoing | None = getattr(self, _KEPT_BACK, None)
         if outgoing is None or outgoing.complete:
@@ -130,6 +132,7 @@ def _send(send_now: Callable[..., None]) -> Callable[..., None]:
 
 
 def _request(request_now: Callable[..., Any], wiring: Wiring) -> Callable[..., Any]:
+    @functools.wraps(request_now)
     def request(self: Any, *positional: Any, **named: Any) -> Any:
         result = request_now(self, *positional, **named)
         _perform(self, wiring)
@@ -139,6 +142,7 @@ def _request(request_now: Callable[..., Any], wiring: Wiring) -> Callable[..., A
 
 
 def _getresponse(respond: Callable[..., Any], wiring: Wiring) -> Callable[..., Any]:
+    @functools.wraps(respond)
     def getresponse(self: Any, *positional: Any, **named: Any) -> Any:
         outgoing: _Outgoing | None = getattr(self, _KEPT_BACK, None)
         if outgoing is None:
@@ -165,6 +169,7 @@ def _getresponse(respond: Callable[..., Any], wiring: Wiring) -> Callable[..., A
 
 
 def _close(close_now: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(close_now)
     def close(self: Any) -> None:
         setattr(self, _KEPT_BACK, None)
         close_now(self)

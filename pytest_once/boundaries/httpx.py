@@ -86,7 +86,8 @@ class _Calls:
                 return send(transport, request)
             with alone_in_thread():
                 request.read()  # the body may have to be sent twice
-                call = _Call(Attempt(self._wiring, request.method, str(request.url), endpoint), request, self._module)
+                attempt = Attempt(self._wiring, request.method, _address(request), endpoint)
+                call = _Call(attempt, request, self._module)
                 with self._waiting():
                     for _ in range(call.attempt.sends):
                         try:
@@ -109,7 +110,8 @@ class _Calls:
                 return unfaked
             async with alone_in_loop():
                 await request.aread()
-                call = _Call(Attempt(self._wiring, request.method, str(request.url), endpoint), request, self._module)
+                attempt = Attempt(self._wiring, request.method, _address(request), endpoint)
+                call = _Call(attempt, request, self._module)
                 with self._waiting():
                     for _ in range(call.attempt.sends):
                         try:
@@ -127,12 +129,18 @@ class _Calls:
     def _endpoint(self, request: httpx.Request) -> tuple[str, str] | None:
         if self._mocked:
             # The user's own stand-in, inside this process, unless a fake is behind it.
-            return endpoint_of(str(request.url))
-        return answered_by_fake(self._wiring, request.method, str(request.url))
+            return endpoint_of(_address(request))
+        return answered_by_fake(self._wiring, request.method, _address(request))
 
     def _waiting(self) -> AbstractContextManager[None]:
         # A mock's handler runs in this process and may itself sleep: the clock must go on for it.
         return nullcontext() if self._mocked else clock.held()
+
+
+def _address(request: httpx.Request) -> str:
+    """Where the request goes, without a password, which is part of no address."""
+    url = request.url
+    return str(url.copy_with(username=None, password=None) if url.userinfo else url)
 
 
 class _Call:

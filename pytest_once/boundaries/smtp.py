@@ -8,6 +8,7 @@ nothing by which a server would recognise the mail that a client then sends agai
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -53,6 +54,7 @@ SMTP = SmtpSeam()
 
 
 def _connect(connect_now: Callable[..., Any], wiring: Wiring) -> Callable[..., Any]:
+    @functools.wraps(connect_now)
     def connect(self: Any, host: str = "localhost", port: int = 0, source_address: Any = None) -> Any:
         address = _address(self, host, port)
         self._pytest_once_address = address
@@ -78,6 +80,7 @@ def _address(client: Any, host: str, port: int) -> str:
 
 
 def _data(data_now: Callable[..., Any], wiring: Wiring) -> Callable[..., Any]:
+    @functools.wraps(data_now)
     def data(self: Any, msg: Any) -> Any:
         address = getattr(self, "_pytest_once_address", "smtp://unknown")
         endpoint = endpoint_of(address)

@@ -8,6 +8,7 @@ that the tool, a provider or `once.count` counts.
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import sys
@@ -64,6 +65,7 @@ class _Running:
         self._thread = threading.local()
 
     def hooked(self, run_now: Callable[..., Any], program: Callable[..., str]) -> Callable[..., Any]:
+        @functools.wraps(run_now)
         def run(*positional: Any, **named: Any) -> Any:
             if getattr(self._thread, "announced", False) or _only_asks():
                 return run_now(*positional, **named)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pytest_once import Once, Report, Verdict, explore
+from pytest_once import Once, Report, Verdict, explore, replay
+from pytest_once.boundaries import announce
+from pytest_once.boundaries.seam import Wiring
+from pytest_once.faults import mark_of
 from tests.engine.bodies import careful, proven, told
 
 aiohttp: Any = pytest.importorskip("aiohttp")
@@ -72,3 +76,30 @@ def test_a_second_try_is_a_duplicate_without_a_key_and_one_effect_with_it(send: 
 
     right = retried(send, {"Idempotency-Key": "order_1"})
     assert proven(right), told(right)
+
+
+class Toy:
+    """A seam for a module of the standard library that no test here needs otherwise."""
+
+    name = library = "colorsys"
+
+    def originals(self) -> tuple[object, ...]:
+        return ()
+
+    def install(self, wiring: Wiring) -> None:
+        module: Any = sys.modules[self.library]
+        module.rgb_to_hsv = lambda *rgb: announce("toy", "converted")
+
+
+def test_explore_and_replay_take_further_seams_as_an_argument() -> None:
+    """The engine works without pytest, and so without its hooks."""
+
+    def body(once: Once) -> None:
+        import colorsys
+
+        colorsys.rgb_to_hsv(0, 0, 0)
+        careful(once).call("refund", ORDER, key="order_1")
+
+    report = explore(body, soft_faults=0, boundaries=[Toy()])
+    assert [boundary.target for boundary in report.boundaries] == ["converted", "pay refund"]
+    assert not replay(body, f"x@{mark_of(report.boundaries[0])}/.", boundaries=[Toy()]).problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -143,8 +144,6 @@ def test_httpx2_under_the_name_of_httpx_is_announced_once(server: str) -> None:
     def body() -> Any:
         return httpx2.post(f"{server}/api/x", trust_env=False).status_code
 
-    import sys
-
     real = sys.modules["httpx"]
     sys.modules["httpx"] = httpx2
     try:
@@ -154,6 +153,17 @@ def test_httpx2_under_the_name_of_httpx_is_announced_once(server: str) -> None:
 
     assert seen.targets == ["payments POST /x", "after"]
     assert len(seen.arrivals) == 1
+
+
+def test_a_password_in_the_address_does_not_hide_the_fake(server: str) -> None:
+    """Not part of where a request goes; httpx keeps it in the URL where others take it out."""
+
+    def body() -> Any:
+        return sync_call("POST", f"{server}/api/x".replace("http://", "http://user:secret@")).status_code
+
+    seen = run(body, server)
+
+    assert (seen.targets, seen.outside) == (["payments POST /x", "after"], [])
 
 
 def test_certificates_are_read_once_for_all_clients() -> None:
