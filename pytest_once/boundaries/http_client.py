@@ -13,6 +13,7 @@ import io
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -255,19 +256,26 @@ def _failure(failure: Failure) -> OSError:
 
 
 def _be_refused(connection: Any) -> None:
-    """Connect, with the library's own code, to where nobody listens. Raises what the library makes of it."""
+    """Let the library's own code connect and be refused. Raises what the library makes of it."""
     if connection.sock is not None:
         connection.sock.close()
         connection.sock = None
-    port = connection.port
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        connection.port = deaf.getsockname()[1]
-        try:
-            connection.connect()
-        finally:
-            connection.port = port
-    raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    own_thread = threading.get_ident()
+    connect_now = socket.socket.connect
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    def connect(self: socket.socket, address: Any) -> None:
+        if threading.get_ident() == own_thread:
+            raise refused
+        connect_now(self, address)
+
+    hooked: Any = socket.socket
+    hooked.connect = connect
+    try:
+        connection.connect()
+    finally:
+        hooked.connect = connect_now
+    raise refused
 
 
 def _exchange(connection: Any, raw: bytes, method: str) -> Answer:
