@@ -50,8 +50,8 @@ READ_FAULTS: tuple[str, ...] = (
 """What can befall one that only asks: delivered twice or late it would change nothing."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_FRAMING = frozenset({"transfer-encoding", "content-length", "connection", "expect"})
-"""Headers that belong to one sending, not to the request."""
+_OF_ONE_SENDING = frozenset({"transfer-encoding", "content-length", "connection", "expect", "host"})
+"""Headers that belong to one sending, or to the address that the fake has today, not to the request."""
 
 
 class Failure(enum.Enum):
@@ -144,7 +144,7 @@ class Attempt:
         """Keep the request, or a copy of it, on its way: for one that `holds`, after it was sent."""
         by_name: dict[str, str] = {}
         for name, value in headers:
-            if name.lower() in _FRAMING:
+            if name.lower() in _OF_ONE_SENDING:
                 continue
             by_name[name.lower()] = f"{by_name[name.lower()]}, {value}" if name.lower() in by_name else value
         request = {"method": self._method, "path": self._path, "headers": by_name, "body": body}

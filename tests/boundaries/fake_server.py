@@ -129,7 +129,7 @@ def lived(
 
     def hold(provider: str, operation: str, request: dict[str, Any]) -> None:
         held.append([provider, operation, request["method"], request["path"], request["body"].decode("latin-1")])
-        assert "content-length" not in request["headers"]
+        assert not {"content-length", "host"} & set(request["headers"])
 
     def install() -> None:
         if base:
