@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_once import inherited
+from pytest_once.boundaries.seam import Seam
 from pytest_once.events import Listener, silent
 from pytest_once.exploration import Exploration
 from pytest_once.faults import Schedule
@@ -28,16 +29,18 @@ def explore(
     profile: str = "standard",
     limits: Mapping[str, Any] | None = None,
     listener: Listener = silent,
+    boundaries: Sequence[Seam] = (),
     **marker: Any,
 ) -> Report:
     """Explore `body(once)`, sync or async, as a marked test is explored, and return the report.
 
     profile: "crash", "standard" or "deep". limits: fields of pytest_once.scenario.Limits, such as
-    {"deadline_s": 60, "max_states": 500}. marker: the arguments of `once_effect`.
+    {"deadline_s": 60, "max_states": 500}. boundaries: seams for libraries that the built-in ones do not know, as the
+    hook pytest_once_boundaries returns them. marker: the arguments of `once_effect`.
     Raises ScenarioError (a ValueError) for arguments that make no sense; what happens in the body is in the report.
     """
     with ProviderServer() as server, Premises(server) as premises:
-        return _exploration(body, name, premises, profile, limits, listener, marker).run()
+        return _exploration(body, name, premises, profile, limits, listener, boundaries, marker).run()
 
 
 def replay(
@@ -48,6 +51,7 @@ def replay(
     keep: Path | None = None,
     profile: str = "standard",
     limits: Mapping[str, Any] | None = None,
+    boundaries: Sequence[Seam] = (),
     **marker: Any,
 ) -> Report:
     """Repeat one schedule of `body(once)` from nothing, with real SIGKILL at its crash points.
@@ -57,7 +61,7 @@ def replay(
     """
     planned = Schedule.parse(schedule)
     with ProviderServer() as server, Premises(server) as premises:
-        report = _exploration(body, name, premises, profile, limits, silent, marker).replay(planned)
+        report = _exploration(body, name, premises, profile, limits, silent, boundaries, marker).replay(planned)
         if keep is not None:
             premises.keep(keep)
         return report
@@ -70,6 +74,7 @@ def _exploration(
     profile: str,
     limits: Mapping[str, Any] | None,
     listener: Listener,
+    seams: Sequence[Seam],
     marker: Mapping[str, Any],
 ) -> Exploration:
     expectations, base = from_marker((), marker, profile_limits(profile, limits))
@@ -84,4 +89,5 @@ def _exploration(
         expectations=expectations,
         limits=base,
         listener=listener,
+        seams=seams,
     )

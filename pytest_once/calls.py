@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextvars
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pytest_once.boundaries import Order
@@ -21,6 +23,23 @@ MakeError = Callable[[str], BaseException]
 """Makes the exception the caller sees from a sentence that says what happened; an exception class will do."""
 
 
+_underway: contextvars.ContextVar[bool] = contextvars.ContextVar("pytest_once_call_underway", default=False)
+
+
+def underway() -> bool:
+    """Whether this code runs inside a call that the test has wrapped, and so has spoken for."""
+    return _underway.get()
+
+
+@contextmanager
+def _under_way() -> Iterator[None]:
+    token = _underway.set(True)
+    try:
+        yield
+    finally:
+        _underway.reset(token)
+
+
 def perform(
     order: Order,
     act: Callable[[], T],
@@ -35,6 +54,13 @@ def perform(
     caller sees, or raises it if it is an exception; where the fault hides it, raises what a factory makes.
     Raises ValueError for a fault that is not in CALL_FAULTS.
     """
+    with _under_way():
+        return _perform(order, act, timeout_error, reset_error, refused_error)
+
+
+def _perform(
+    order: Order, act: Callable[[], T], timeout_error: MakeError, reset_error: MakeError, refused_error: MakeError
+) -> T:
     if order.fault is None:
         return act()
     if order.fault == DUPLICATE:
@@ -63,6 +89,17 @@ async def perform_async(
     refused_error: MakeError = ConnectionRefusedError,
 ) -> T:
     """`perform` for a call that must be awaited."""
+    with _under_way():
+        return await _perform_async(order, act, timeout_error, reset_error, refused_error)
+
+
+async def _perform_async(
+    order: Order,
+    act: Callable[[], Awaitable[T]],
+    timeout_error: MakeError,
+    reset_error: MakeError,
+    refused_error: MakeError,
+) -> T:
     if order.fault is None:
         return await act()
     if order.fault == DUPLICATE:

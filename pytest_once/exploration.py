@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_once import matrix
+from pytest_once.boundaries.seam import Seam
 from pytest_once.checks import SEVERITY, Verdict
 from pytest_once.events import Listener, Recorded, silent
 from pytest_once.evidence import Evidence
@@ -35,7 +36,10 @@ CONFIRMED_VARIANTS = 12
 
 @dataclass(slots=True)
 class Exploration:
-    """One test under exploration. tracked: directories of the world besides once.path."""
+    """One test under exploration.
+
+    tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones.
+    """
 
     name: str
     premises: Premises
@@ -43,6 +47,7 @@ class Exploration:
     expectations: Expectations = field(default_factory=Expectations)
     limits: Limits = field(default_factory=Limits)
     tracked: Sequence[Path] = ()
+    seams: Sequence[Seam] = ()
     listener: Listener = silent
     skipped: str | None = None
     _needs_time: bool = False
@@ -71,7 +76,7 @@ class Exploration:
                 self._recorder.settle()
 
     def _record(self) -> Recording:
-        self._recorder = Recorder(self.premises, self.front, self.expectations, self.limits, self.tracked)
+        self._recorder = Recorder(self.premises, self.front, self.expectations, self.limits, self.tracked, self.seams)
         return self._recorder.record()
 
     def _no_answer(self, verdict: Verdict, problem: str, trace: str = "") -> Report:

@@ -16,7 +16,11 @@ _hookspec = HookspecMarker("pytest")
 
 @_hookspec
 def pytest_once_boundaries() -> Iterable[Seam]:  # type: ignore[empty-body]
-    """Seams for libraries that the built-in ones do not know; each announces what its library does to the world."""
+    """Seams for libraries that the built-in ones do not know; each announces what its library does to the world.
+
+    Asked once for each marked test, in the parent process; nothing is installed there. See
+    pytest_once.boundaries.seam.Seam for what is returned, pytest_once.boundaries.announce for what it calls.
+    """
 
 
 @_hookspec(firstresult=True)

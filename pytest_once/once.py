@@ -299,6 +299,11 @@ class Once:
         self._claim = None
         self._serve = lambda: str(channel.request("serve", None))
 
+    def keeps_time(self, provider: str) -> bool:
+        """Whether a provider's contract depends on the time."""
+        known = self._providers.get(provider)
+        return known is not None and known.contract.keeps_time
+
     @property
     def claimed(self) -> str | None:
         """The explicit claim of this incarnation, if it made one."""

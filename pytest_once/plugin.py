@@ -51,6 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from pytest_once import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
@@ -77,7 +83,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | pytest.ExitCode | None:
     wrong = 0
     for checked in selfcheck.run():
         wrong += not checked.right
-        print("\n".join(terminal.control(checked)), flush=True)
+        lines = terminal.control(checked.control.name, checked.verdict, checked.control.verdict, checked.why)
+        print("\n".join(lines), flush=True)
     print(f"{len(selfcheck.CONTROLS) - wrong} of {len(selfcheck.CONTROLS)} controls judged as they must be")
     return pytest.ExitCode.TESTS_FAILED if wrong else pytest.ExitCode.OK
 
@@ -299,6 +306,7 @@ def _explore(item: pytest.Function) -> None:
         expectations=expectations,
         limits=limits,
         tracked=(item._request.getfixturevalue("tmp_path"),),
+        seams=[seam for seams in item.ihook.pytest_once_boundaries() for seam in seams],
     )
     replayed = _option(item.config, "replay")
     report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_once import audit, inherited, seams
 from pytest_once.boundaries import Boundary
+from pytest_once.boundaries.seam import Seam
 from pytest_once.canonical import Naming, Row
 from pytest_once.checks import Verdict, build_oracle
 from pytest_once.clock import EPOCH_S, WINDOW_S
@@ -24,6 +25,7 @@ from pytest_once.life import Birth, Life, Looped, Sight, Stage, let_live
 from pytest_once.premises import Act, Premises
 from pytest_once.scanning import Cell
 from pytest_once.scenario import Expectations, Limits, ScenarioError
+from pytest_once.seams import Prepared
 from pytest_once.site import NOWHERE
 from pytest_once.stores.directory import DirectoryStore
 from pytest_once.stores.ledger import LedgerStore
@@ -69,8 +71,9 @@ class Recording:
 class Recorder:
     """Makes the recording of one test.
 
-    tracked: directories of the world besides once.path. allowed: targets outside the world that lives have touched
-    because the test allows it; it grows for as long as there are lives.
+    tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones.
+    allowed: targets outside the world that lives have touched because the test allows it; it grows for as long as
+    there are lives.
     """
 
     premises: Premises
@@ -78,16 +81,17 @@ class Recorder:
     expectations: Expectations
     limits: Limits
     tracked: Sequence[Path] = ()
+    seams: Sequence[Seam] = ()
     allowed: set[str] = field(default_factory=set)
     _stage: Stage = field(init=False)
-    _prepared: seams.Prepared = field(init=False)
+    _prepared: Prepared = field(init=False)
     _root: Sight = field(init=False)
     _may_track: bool = True
 
     def __post_init__(self) -> None:
         premises = self.premises
         directories = [DirectoryStore(path, label) for path, label in self._directories()]
-        self._prepared = seams.prepare([premises.world, *self.tracked], self.expectations.allow)
+        self._prepared = seams.prepare([premises.world, *self.tracked], self.expectations.allow, self.seams)
         self._stage = Stage(
             body=self._body(self._prepared),
             world=World([LedgerStore(premises.ledger_path), *directories]),
@@ -305,7 +309,7 @@ class Recorder:
 
     # -- the child -----------------------------------------------------------------------------------
 
-    def _body(self, prepared: seams.Prepared) -> Callable[[Channel, Birth], Ended]:
+    def _body(self, prepared: Prepared) -> Callable[[Channel, Birth], Ended]:
         once = self.premises.once
         front = self.front
         blocked = tuple(cls for cls in self.expectations.blocked if isinstance(cls, type))

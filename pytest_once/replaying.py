@@ -224,6 +224,8 @@ def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: C
 
 def _ending(plan: LifePlan, life: Life) -> str:
     if plan.crash == END:
+        if plan.asleep:
+            return "killed while it waits, after its last boundary"
         return "killed after its last boundary, before anybody heard that it had finished"
     if plan.crash is not None:
         waiting = "while it waits, " if plan.asleep else ""

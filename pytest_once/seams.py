@@ -6,13 +6,17 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_once import audit, clock, entropy
 from pytest_once.allowance import Allowance, request_names
-from pytest_once.boundaries import files, httpx, sqlite, sqlite_inherited
+from pytest_once.boundaries import files, sqlite, sqlite_inherited
+from pytest_once.boundaries.builtin import BUILT_IN
+from pytest_once.boundaries.importing import when_imported
 from pytest_once.boundaries.rebinding import Reference, references
+from pytest_once.boundaries.seam import Seam, Wiring
 from pytest_once.scanning import PID
 
 if TYPE_CHECKING:
@@ -26,10 +30,12 @@ if TYPE_CHECKING:
 class Prepared:
     """What the parent found before it forked: tracked directories, early imports, open connections.
 
-    searched: names of the modules in which early imports were looked for. allow: what may be touched outside.
+    libraries: the seams of libraries, built in and third parties'. searched: names of the modules in which early
+    imports were looked for. allow: what may be touched outside.
     """
 
     roots: tuple[Path, ...]
+    libraries: tuple[Seam, ...]
     early: list[Reference]
     searched: set[str]
     inherited: list[sqlite_inherited.Inherited]
@@ -39,18 +45,26 @@ class Prepared:
 _installed_roots: list[Path] = []
 
 
-def prepare(roots: Sequence[Path], allow: Sequence[str] = ()) -> Prepared:
-    """In the parent, once per exploration."""
-    allowances = tuple(map(Allowance.parse, allow))
-    prepared = Prepared(tuple(roots), [], set(), sqlite_inherited.inherited_connections(), allowances)
+def prepare(roots: Sequence[Path], allow: Sequence[str] = (), seams: Sequence[Seam] = ()) -> Prepared:
+    """In the parent, once per exploration. seams: those of third parties, besides the built-in ones."""
+    prepared = Prepared(
+        tuple(roots),
+        (*BUILT_IN, *seams),
+        [],
+        set(),
+        sqlite_inherited.inherited_connections(),
+        tuple(map(Allowance.parse, allow)),
+    )
     refresh(prepared)
     return prepared
 
 
 def refresh(prepared: Prepared) -> None:
     """In the parent, again after it has imported more: modules may hold names that must be rebound."""
-    httpx.prepare()
-    originals = (*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals())
+    originals = [*clock.originals(), *entropy.originals(), *sqlite.originals(), *files.originals()]
+    for seam in prepared.libraries:
+        if seam.library in sys.modules:
+            originals += seam.originals()
     prepared.early += references(*originals, besides=prepared.searched)
     prepared.searched.update(sys.modules)
 
@@ -85,21 +99,24 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
     sqlite.install(_installed_roots, prepared.early, foreign_file)
     files.install(_installed_roots, prepared.early)
 
-    def outside(method: str, url: str, site: Site) -> None:
-        if audit.permits("http", *request_names(url)):
-            return
-        channel.misuse(
-            "outside",
-            f"{method} {url} would reach a server that no fake stands for: what it does there is neither counted "
-            "nor undone, and exploring would send it many times. Point the client at once.provider(...).url, use its "
-            f'router, or, if no effect depends on it, allow=("http:{request_names(url)[0]}",)',
-            site,
-        )
+    def outside(what: str, target: str, site: Site) -> None:
+        if not audit.permits(*_allowable(target)):
+            channel.misuse("outside", _outside_message(what, target), site)
 
     def told(provider: str, operation: str, arrival: str | None, what: str) -> None:
-        once.ledger.record_told(None if arrival is None else int(arrival), provider, operation, what)
+        # A server that is registered as a fake but none of ours may name arrivals as it likes.
+        number = int(arrival) if arrival is not None and arrival.isdecimal() else None
+        once.ledger.record_told(number, provider, operation, what)
 
-    httpx.install(outside, told)
+    def hold(provider: str, operation: str, request: dict[str, Any]) -> None:
+        once.ledger.hold(provider, operation, request)
+
+    def tell_time(provider: str) -> None:
+        if once.keeps_time(provider):
+            once.ledger.set_now(time.now_s)
+
+    wiring = Wiring(prepared.early, _installed_roots, outside, told, hold, tell_time)
+    when_imported([(seam.library, partial(seam.install, wiring)) for seam in prepared.libraries])
 
     def inherited(file: str, site: Site) -> None:
         channel.misuse(
@@ -114,6 +131,40 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
     channel.now_s = lambda: time.now_s
     channel.between = lambda: time.advance(clock.BOUNDARY_TAKES_S)
     return time
+
+
+def _allowable(target: str) -> tuple[str, ...]:
+    """How `allow=` would name a target: its kind, then its names."""
+    kind, _, name = target.partition(":")
+    if kind == "subprocess":
+        return ("process", name)
+    if kind in ("smtp", "redis"):
+        return ("socket", name.lstrip("/").partition("/")[0])
+    if kind == "postgresql":
+        return ("socket", name)
+    return ("http", *request_names(target))
+
+
+def _outside_message(what: str, target: str) -> str:
+    kind, _, program = target.partition(":")
+    if kind == "subprocess":
+        return (
+            f"the program {program} is run: what it does is neither counted nor undone, and exploring would run it "
+            "many times. Wrap the function that runs it with once.tool(fn), which counts each call as an effect, or "
+            "with once.tool(fn, counted=False) if what it does is counted elsewhere or changes nothing outside the "
+            "tracked directories. A server that the test needs is started in a module or session fixture"
+        )
+    if kind == "smtp":
+        return (
+            f"{what} {target} would reach a server that no fake stands for: it would be neither counted nor undone, "
+            "and exploring would send it many times. Let a fake server receive it, and register its address with "
+            'pytest_once.boundaries.register_endpoint("smtp://HOST:PORT", name)'
+        )
+    return (
+        f"{what} {target} would reach a server that no fake stands for: what it does there is neither counted "
+        "nor undone, and exploring would send it many times. Point the client at once.provider(...).url, use its "
+        f'router, or, if no effect depends on it, allow=("http:{request_names(target)[0]}",)'
+    )
 
 
 def watch_also(directory: Path) -> None:

@@ -104,8 +104,9 @@ def check_announced(evidence: Evidence, life: Life, number: int) -> None:
             raise Unexplorable(
                 Verdict.ESCAPED_EFFECT,
                 f"{provider!r} received a request that passed no boundary ({unannounced} more than were announced), so "
-                "no crash and no fault was tried around it. Its client is none of those the seams know: use httpx, or "
-                "wrap the function that sends it with once.tool(fn, counted=False)",
+                "no crash and no fault was tried around it. Its client is none of those the seams know (httpx, "
+                "requests, urllib3, aiohttp, boto3 and others): use one of them, wrap the function that sends it with "
+                "once.tool(fn, counted=False), or give its library a seam (hook pytest_once_boundaries)",
             )
 
 

@@ -19,17 +19,17 @@ ADAPTERS = {
     "_pytest": set[str](),
     "pluggy": {"pytest_once.hookspecs"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
-    "httpcore": {"pytest_once.boundaries.httpx"},
-    "respx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
+    "aiohttp": {"pytest_once.boundaries.aiohttp"},
+    "respx": {"once_fakes.provider"},
     "aiosqlite": {"pytest_once.boundaries.sqlite"},
     "time_machine": {"pytest_once.clock", "pytest_once.seams"},
-    "trio": {"pytest_once.clock", "pytest_once.seams", "pytest_once.boundaries.httpx"},
+    "trio": {"pytest_once.clock", "pytest_once.seams", "pytest_once.boundaries.http"},
     "rich": {"pytest_once.reporting.terminal"},
     "uvicorn": {"once_fakes.server"},
 }
 """Third-party library -> the modules that adapt it. A library that is not here is used by nobody."""
 
-USES_FAKES = {"pytest_once.once", "pytest_once.premises", "pytest_once.evidence"}
+USES_FAKES = {"pytest_once.once", "pytest_once.premises", "pytest_once.evidence", "pytest_once.selfcheck"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def test_reporting_reaches_for_data_only() -> None:
     assert not wrong, listed(wrong)
 
 
-def test_the_engine_imports_the_fakes_late_and_in_three_places() -> None:
+def test_the_engine_imports_the_fakes_late_and_in_few_places() -> None:
     """The fakes stand on the engine; only what builds or reads a provider reaches back, when it does so."""
     wrong = [
         found
@@ -173,7 +173,7 @@ def test_third_party_libraries_are_imported_late() -> None:
         found
         for found in IMPORTS
         if found.imported.split(".")[0] in ADAPTERS
-        and found.imported.split(".")[0] not in ("pytest", "pluggy")
+        and found.imported.split(".")[0] not in ("pytest", "pluggy")  # they are there anyway
         and not found.lazy
         and not found.typing
     ]

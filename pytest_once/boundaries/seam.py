@@ -37,7 +37,8 @@ class Wiring:
 
     early: names bound to originals before the fork (see rebinding). roots: tracked directories; grows.
     outside(what, target, site): reports a change of something that no fake stands for and no store tracks, and does
-    not return unless the test allows the target. told, hold: see there.
+    not return unless the test allows the target. told, hold: see there. tell_time(provider): lets a fake whose
+    contract depends on time know the virtual one; before a request is sent to it.
     """
 
     early: list[Reference]
@@ -45,6 +46,7 @@ class Wiring:
     outside: Callable[[str, str, Site], None]
     told: Told
     hold: Hold
+    tell_time: Callable[[str], None] = lambda provider: None
 
 
 class Seam(Protocol):
@@ -65,5 +67,9 @@ class Seam(Protocol):
         ...
 
     def install(self, wiring: Wiring) -> None:
-        """In a forked child, library imported: hook the library. It is never undone; the child ends."""
+        """In a forked child, library imported: hook the library. It is never undone; the child ends.
+
+        Find the library as sys.modules[library]: if it is being imported right now and is part of a package, that
+        package has no attribute for it yet.
+        """
         ...

@@ -15,7 +15,6 @@ from pytest_once.site import Site, shown_path
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pytest_once.selfcheck import Checked
 
 WIDTH = 80
 """Columns of a report, unless the caller says otherwise."""
@@ -139,13 +138,12 @@ def summary(results: Sequence[Mapping[str, Any]], unmarked: Sequence[str] = (), 
     return lines
 
 
-def control(checked: Checked, *, width: int = WIDTH) -> list[str]:
-    """A control mutant and its verdict, on a line; with what was expected and why not, if that is another."""
-    lines = _wrapped(f"{checked.verdict!s:16}  {checked.control.name}", width, "", "    ")
-    if not checked.right:
-        wanted = checked.control.verdict
+def control(name: str, verdict: Verdict, wanted: Verdict, why: str, *, width: int = WIDTH) -> list[str]:
+    """A control mutant and its verdict, on a line; if another was wanted, that, and what the engine said."""
+    lines = _wrapped(f"{verdict!s:16}  {name}", width, "", "    ")
+    if verdict is not wanted:
         lines += _wrapped(
-            f"WRONG: {wanted} was expected, so no verdict of this engine can be relied on here. It said: {checked.why}",
+            f"WRONG: {wanted} was expected, so no verdict of this engine can be relied on here. It said: {why}",
             width,
             "    ",
             "    ",

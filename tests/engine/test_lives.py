@@ -171,8 +171,11 @@ def test_what_the_body_started_is_gone_too(session: bool, ending: str) -> None:
     """A worker that survives its incarnation would go on acting in the next one's world."""
     seconds = f"9{os.getpid()}.{int(session)}{len(ending)}"
 
-    def body(once: Once) -> None:
+    def start() -> None:
         subprocess.Popen(["sleep", seconds], start_new_session=session, stdin=subprocess.DEVNULL)
+
+    def body(once: Once) -> None:
+        once.tool(start, counted=False)()
         careful(once).call("refund", ORDER, key="order_1")
         if ending == "hangs":
             threading.Event().wait()
@@ -205,7 +208,7 @@ def test_what_a_body_prints_is_in_the_report() -> None:
         print("refunding")
         print("a warning", file=sys.stderr)
         os.write(1, b"from below\n")
-        subprocess.run(["echo", "from a subprocess"], check=True)
+        once.tool(lambda: subprocess.run(["echo", "from a subprocess"], check=True), counted=False)()
         careful(once).call("refund", ORDER, key="order_1")
 
     output = crashed(body, allow="process:echo").output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -877,10 +878,14 @@ def test_an_effect_through_a_client_that_no_seam_knows_is_noticed() -> None:
 
 
 def send(url: str) -> None:
-    import urllib.request
-
-    headers = {"content-type": "application/json", "Idempotency-Key": "order_1"}
-    urllib.request.urlopen(urllib.request.Request(f"{url}/refunds", b'{"order": "1"}', headers)).close()
+    host, _, path = url.removeprefix("http://").partition("/")
+    body = b'{"order": "1"}'
+    head = f"POST /{path}/refunds HTTP/1.1\r\nHost: {host}\r\nIdempotency-Key: order_1\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((host.split(":")[0], int(host.split(":")[1]))) as connection:
+        connection.sendall(head.encode() + body)
+        while connection.recv(4096):
+            continue
 
 
 def test_such_a_client_wrapped_as_a_tool_is_explored() -> None:

@@ -13,6 +13,7 @@ from tests.plugin.suites import BAD, GOOD
 
 HEAVY = (
     *("httpx", "respx", "hypothesis", "aiosqlite", "rich", "time_machine", "uvicorn", "sqlite3", "once_fakes"),
+    *("httpx2", "requests", "urllib3", "aiohttp", "botocore", "http.client", "smtplib"),
     *("asyncio", "multiprocessing.connection", "pytest_once.exploration", "pytest_once.scenario"),
 )
 
@@ -80,4 +81,15 @@ def pytest_unconfigure():
         loaded.append(set(json.loads((lab.path / "loaded.json").read_text())))
     bare, ours = loaded
     assert ours <= bare, "beyond what pytest itself imports"
-    assert not ours & {"httpx", "respx", "hypothesis", "aiosqlite", "rich", "time_machine", "uvicorn", "sqlite3"}
+    assert not ours & {
+        "httpx",
+        "respx",
+        "hypothesis",
+        "aiosqlite",
+        "rich",
+        "time_machine",
+        "uvicorn",
+        "sqlite3",
+        "requests",
+        "aiohttp",
+    }
