@@ -17,6 +17,7 @@ from pytest_once.premises import Premises, ProviderServer
 from pytest_once.recording import FrontEnd
 from pytest_once.report import Report
 from pytest_once.scenario import from_marker, profile_limits
+from pytest_once.stores.opening import OpenStore, open_builtin
 
 inherited.watch()
 
@@ -28,15 +29,17 @@ def explore(
     profile: str = "standard",
     limits: Mapping[str, Any] | None = None,
     listener: Listener = silent,
+    open_store: OpenStore = open_builtin,
     **marker: Any,
 ) -> Report:
     """Explore `body(once)`, sync or async, as a marked test is explored, and return the report.
 
     profile: "crash", "standard" or "deep". limits: fields of pytest_once.scenario.Limits, such as
-    {"deadline_s": 60, "max_states": 500}. marker: the arguments of `once_effect`.
+    {"deadline_s": 60, "max_states": 500}. open_store: makes the store that `once.track(url)` names, or answers None
+    (then the built-in ones are asked). marker: the arguments of `once_effect`.
     Raises ScenarioError (a ValueError) for arguments that make no sense; what happens in the body is in the report.
     """
-    with ProviderServer() as server, Premises(server) as premises:
+    with ProviderServer() as server, Premises(server, open_store) as premises:
         return _exploration(body, name, premises, profile, limits, listener, marker).run()
 
 
@@ -48,6 +51,7 @@ def replay(
     keep: Path | None = None,
     profile: str = "standard",
     limits: Mapping[str, Any] | None = None,
+    open_store: OpenStore = open_builtin,
     **marker: Any,
 ) -> Report:
     """Repeat one schedule of `body(once)` from nothing, with real SIGKILL at its crash points.
@@ -56,7 +60,7 @@ def replay(
     Raises ScheduleError for an id that cannot be read; one that does not fit the code is told in the report.
     """
     planned = Schedule.parse(schedule)
-    with ProviderServer() as server, Premises(server) as premises:
+    with ProviderServer() as server, Premises(server, open_store) as premises:
         report = _exploration(body, name, premises, profile, limits, silent, marker).replay(planned)
         if keep is not None:
             premises.keep(keep)

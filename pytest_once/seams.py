@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_once import clock, entropy
-from pytest_once.boundaries import files, httpx, sqlite
+from pytest_once.boundaries import asyncpg, files, httpx, psycopg, redis, servers, sqlite
 from pytest_once.boundaries.rebinding import Reference, references
+from pytest_once.boundaries.seam import Seam, Wiring
 from pytest_once.canonical import PID
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ BOUNDARY_TAKES_S = 0.001
 """Virtual seconds that pass at each boundary, so that instants before and after it differ."""
 
 _installed_roots: list[Path] = []
+
+SEAMS: tuple[Seam, ...] = (psycopg.PsycopgSeam(), asyncpg.AsyncpgSeam(), redis.RedisSeam())
+_wiring: list[Wiring] = []
+_hooked: set[str] = set()
 
 
 def prepare(roots: Sequence[Path]) -> Prepared:
@@ -98,10 +103,38 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
             site,
         )
 
+    def foreign_server(what: str, target: str, site: Site) -> None:
+        channel.misuse(
+            "outside",
+            f"{what} would change {target}, which is not tracked: it can be neither pictured nor undone, and would "
+            "leak from one incarnation into another. Call url = once.track(url) at the beginning, and use the URL it "
+            "returns",
+            site,
+        )
+
+    def hold(provider: str, operation: str, request: dict[str, Any]) -> None:
+        raise NotImplementedError("no seam here holds requests")
+
+    _wiring[:] = [Wiring(prepared.early, _installed_roots, foreign_server, told, hold)]
+    _hook_imported()
+
     sqlite.watch_inherited(prepared.inherited, inherited)
     channel.now_s = lambda: time.now_s
     channel.between = lambda: time.advance(BOUNDARY_TAKES_S)
     return time
+
+
+def _hook_imported() -> None:
+    for seam in SEAMS:
+        if seam.library in sys.modules and seam.name not in _hooked:
+            _hooked.add(seam.name)
+            seam.install(_wiring[0])
+
+
+def watch_server(address: str) -> None:
+    """In the child: one more database on a server belongs to the world."""
+    servers.track(address)
+    _hook_imported()
 
 
 def watch_also(directory: Path) -> None:

@@ -19,7 +19,11 @@ class Snapshot(Protocol):
 
 
 class Store(Protocol):
-    """Something durable that is tracked. Its process under test is stopped while any of these runs."""
+    """Something durable that is tracked. Its process under test is stopped while any of these runs.
+
+    A store may also have `address`, the URL that the code under test must use where that is not the one named in
+    `once.track(url)`; and `close()`, called when the test is over, however it ended.
+    """
 
     @property
     def name(self) -> str:

@@ -1,0 +1,85 @@
+"""Instants of a server's own clock among stored values, replaced by their order.
+
+A database server's `now()` is real time: it is another in every run, and no virtual clock moves it. What code may
+rely on is which of two such instants is the earlier one and whether they are the same, and that is what is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta, timezone
+
+from pytest_once.canonical import Cell, Row
+
+_SCALES = (1, 10**3, 10**6)
+_TEXT = re.compile(
+    r"(?<![0-9A-Za-z])(?:(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(Z|[+-]\d\d(?::?\d\d)?)?"
+    r"|(\d{10,16})(?:\.(\d{1,6})\d*)?)(?![0-9A-Za-z])"
+)
+
+
+class ServerClock:
+    """Recognises what the server's clock showed. since_s, until_s: Unix seconds between which it does."""
+
+    def __init__(self, since_s: float, until_s: float) -> None:
+        self._since, self._until = int(since_s * 10**6), int(until_s * 10**6)
+
+    def ordered(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows, each of the server's instants written as "server time 2": by rank among all of them."""
+        found = list(rows)
+        instants = sorted({instant for row in found for cell in row.cells for instant in self._in(cell)})
+        if not instants:
+            return found
+        rank = {instant: number for number, instant in enumerate(instants, 1)}
+        return [
+            Row(row.place, row.names, tuple(self._renamed(cell, rank) for cell in row.cells), row.ordered)
+            for row in found
+        ]
+
+    def _in(self, cell: Cell) -> list[int]:
+        """The instants in a cell, in microseconds."""
+        if isinstance(cell, str):
+            return [instant for match in _TEXT.finditer(cell) if (instant := self._instant(match)) is not None]
+        if isinstance(cell, (int, float)):
+            number = self._number(cell)
+            return [] if number is None else [number]
+        return []
+
+    def _renamed(self, cell: Cell, rank: dict[int, int]) -> Cell:
+        if isinstance(cell, (int, float)):
+            number = self._number(cell)
+            return cell if number is None else f"server time {rank[number]}"
+        if not isinstance(cell, str):
+            return cell
+
+        def name(match: re.Match[str]) -> str:
+            instant = self._instant(match)
+            return match[0] if instant is None else f"server time {rank[instant]}"
+
+        return _TEXT.sub(name, cell)
+
+    def _number(self, value: int | float) -> int | None:
+        for scale in _SCALES:
+            if self._since <= (instant := round(value * (10**6 // scale))) <= self._until:
+                return instant
+        return None
+
+    def _instant(self, match: re.Match[str]) -> int | None:
+        day, time, fraction, offset, whole, part = match.groups()
+        if whole is not None:
+            return self._number(int(whole) if part is None else float(f"{whole}.{part}"))
+        try:
+            instant = datetime.fromisoformat(f"{day} {time}").replace(tzinfo=_zone(offset))
+        except ValueError:
+            return None
+        found = int(instant.timestamp()) * 10**6 + int((fraction or "").ljust(6, "0"))
+        return found if self._since <= found <= self._until else None
+
+
+def _zone(offset: str | None) -> timezone:
+    if offset is None or offset == "Z":
+        return UTC
+    digits = offset[1:].replace(":", "").ljust(4, "0")
+    shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-shift if offset[0] == "-" else shift)
