@@ -119,16 +119,14 @@ def _announce_commands(base: Any) -> None:
             command = command.as_bytes(connection)
         text = command.encode() if isinstance(command, str) else command
         passing = _before(connection, text)
-        if passing is not None and (instead := passing.instead) is not None:
-            command = _one_statement(connection, passing, instead)
+        if passing is not None and passing.instead is not None:
+            # This takes single statements only; in a pipeline the transaction is left failed instead.
+            if passing.ends and connection._pipeline is None:
+                yield from original(connection, b"ROLLBACK")
+            command = failing(str(passing.fault)).encode()
         return (yield from original(connection, command, *arguments, **named))
 
     base._exec_command = _exec_command
-
-
-def _one_statement(connection: Any, passing: Passing, instead: str) -> bytes:
-    """What the server refuses; a pipeline takes single statements, and leaves the transaction failed."""
-    return (failing(str(passing.fault)) if connection._pipeline is not None else instead).encode()
 
 
 def _announce_statements(cursor_class: Any) -> None:

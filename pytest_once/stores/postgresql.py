@@ -151,7 +151,9 @@ class PostgreSQLStore:
             cursor = session.execute("; ".join((begin, *queries, "COMMIT")).encode(), prepare=False)
         except psycopg.Error as error:
             session.rollback()
-            if isinstance(error, psycopg.ProgrammingError):
+            if isinstance(error, psycopg.ProgrammingError) and not isinstance(
+                error, psycopg.errors.InsufficientPrivilege
+            ):
                 return None
             raise
         answers = [cursor.fetchall() for _ in queries if cursor.nextset()]

@@ -10,6 +10,8 @@ import psycopg
 import pytest
 import redis
 
+from pytest_once.stores.postgresql import PostgreSQLSnapshot, PostgreSQLStore
+
 POSTGRESQL_URL = "postgresql://127.0.0.1:5432/postgres"
 REDIS_URL = "redis://127.0.0.1:6379"
 
@@ -67,3 +69,20 @@ def redis_url() -> str:
     except redis.ConnectionError as error:
         _absent("ONCE_REDIS_URL", url, error)
     return url
+
+
+@pytest.fixture(scope="session")
+def _copy(postgresql: str) -> Iterator[tuple[PostgreSQLStore, PostgreSQLSnapshot]]:
+    store = PostgreSQLStore(postgresql)
+    try:
+        yield store, store.snapshot()
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def database(_copy: tuple[PostgreSQLStore, PostgreSQLSnapshot]) -> str:
+    """URL of a database with the schema and no rows, which a test may write."""
+    store, empty = _copy
+    store.restore(empty)
+    return store.address
