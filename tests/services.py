@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from pytest_once.stores.postgresql import PostgreSQLSnapshot, PostgreSQLStore
+from pytest_once.stores.redis import RedisStore
 
 POSTGRESQL_URL = "postgresql://127.0.0.1:5432/postgres"
 REDIS_URL = "redis://127.0.0.1:6379"
@@ -86,3 +87,13 @@ def database(_copy: tuple[PostgreSQLStore, PostgreSQLSnapshot]) -> str:
     store, empty = _copy
     store.restore(empty)
     return store.address
+
+
+@pytest.fixture
+def number(redis_url: str) -> Iterator[str]:
+    """URL of an empty numbered Redis database, which a test may write."""
+    store = RedisStore(redis_url)
+    try:
+        yield store.address
+    finally:
+        store.close()
