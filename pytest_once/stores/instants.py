@@ -61,8 +61,9 @@ class ServerClock:
 
     def _number(self, value: int | float) -> int | None:
         for scale in _SCALES:
-            if self._since <= (instant := round(value * (10**6 // scale))) <= self._until:
-                return instant
+            # Not a number, or an infinite one, lies nowhere.
+            if self._since <= value * (10**6 // scale) <= self._until:
+                return round(value * (10**6 // scale))
         return None
 
     def _instant(self, match: re.Match[str]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -60,7 +61,8 @@ def test_every_value_comes_back_as_it_was(store: PostgreSQLStore) -> None:
         "CREATE TABLE odd (a text, b bytea, c jsonb, d float8, e numeric, f text[], g timestamptz, h bool, i int8, "
         "j int GENERATED ALWAYS AS (2) STORED)",
         "INSERT INTO odd VALUES (E'tab\\tline\\nback\\\\slash\\\\N', '\\x00ff', '{\"k\": [1, null]}', 'NaN', 1e30, "
-        "ARRAY['x', NULL, '\"'], 'infinity', true, -9223372036854775808), (NULL), (''), ('\\N')",
+        "ARRAY['x', NULL, '\"'], 'infinity', true, -9223372036854775808)",
+        "INSERT INTO odd (a) VALUES (NULL), (''), ('\\N')",
     )
     before = rows(store, "/odd")
     picture = store.snapshot()
@@ -68,8 +70,8 @@ def test_every_value_comes_back_as_it_was(store: PostgreSQLStore) -> None:
     store.restore(picture)
     assert store.snapshot().key == picture.key
     assert rows(store, "/odd") == before
-    cells = {row.cells[0]: row for row in before}
-    assert cells["tab\tline\nback\\slash\\N"].cells[1:] == (
+    cells: dict[Any, tuple[Any, ...]] = {row.cells[0]: row.cells[1:] for row in before}
+    assert cells["tab\tline\nback\\slash\\N"] == (
         b"\x00\xff",
         '{"k": [1, null]}',
         pytest.approx(float("nan"), nan_ok=True),
@@ -174,13 +176,13 @@ def test_what_is_not_committed_is_in_no_picture_and_ends_with_its_session(store:
     before = store.snapshot()
     with psycopg.connect(store.address) as left:
         left.execute(JOB.encode())
-        assert store.snapshot().key == before.key
+        assert rows(store) == store.rows(before)
         store.restore(before)
         with pytest.raises(psycopg.OperationalError):
             left.execute("SELECT 1")
 
 
-def test_a_table_locked_by_an_open_transaction_is_told(store: PostgreSQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_locked_by_an_open_transaction_is_told(store: PostgreSQLStore) -> None:
     """Nobody can read it then, so nobody can say what is committed."""
     store.snapshot()
     assert store._connection is not None
@@ -193,7 +195,8 @@ def test_a_table_locked_by_an_open_transaction_is_told(store: PostgreSQLStore, m
     store._connection.execute("RESET lock_timeout")
 
 
-def test_a_database_in_use_cannot_be_named(postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_a_database_in_use_cannot_be_named(postgresql: str) -> None:
     """PostgreSQL copies only what nobody is connected to; it waits five seconds itself."""
     with psycopg.connect(postgresql), pytest.raises(StoreError, match="while somebody is connected to it"):
         PostgreSQLStore(postgresql)

@@ -222,7 +222,7 @@ def test_async_code_on_redis_is_explored(redis_url: str) -> None:
     """A queue: moved to a list of its own before it is worked on, removed afterwards."""
 
     async def body(once: Once) -> None:
-        client = redis.asyncio.Redis.from_url(once.track(redis_url))
+        client: Any = redis.asyncio.Redis.from_url(once.track(redis_url))
         try:
             if await client.set("queued", 1, nx=True):
                 await client.rpush("queue", "o1")
