@@ -69,7 +69,7 @@ def test_every_value_comes_back_as_it_was(store: PostgreSQLStore) -> None:
     execute(store, "UPDATE odd SET a = 'changed'", "DELETE FROM odd WHERE b IS NULL")
     store.restore(picture)
     assert store.snapshot().key == picture.key
-    assert rows(store, "/odd") == before
+    assert repr(rows(store, "/odd")) == repr(before)  # not a number is not equal to itself
     cells: dict[Any, tuple[Any, ...]] = {row.cells[0]: row.cells[1:] for row in before}
     assert cells["tab\tline\nback\\slash\\N"] == (
         b"\x00\xff",
