@@ -55,16 +55,23 @@ class PsycopgSeam:
 
     def install(self, wiring: Wiring) -> None:
         import psycopg
-        from psycopg import _connection_base, _cursor_base, _pipeline_base, client_cursor
 
-        _watch_connections(_connection_base.BaseConnection, wiring)
-        _announce_commands(_connection_base.BaseConnection)
-        for cursor in (_cursor_base.BaseCursor, client_cursor.ClientCursorMixin):
+        (base,) = _defining("_exec_command", psycopg.Connection)
+        _watch_connections(base, wiring)
+        _announce_commands(base)
+        for cursor in _defining("_execute_send", psycopg.ClientCursor):
             _announce_statements(cursor)
-        _announce_prepared(_cursor_base.BaseCursor)
-        _announce_syncs(_pipeline_base.BasePipeline)
+        for cursor in _defining("_send_query_prepared", psycopg.Cursor):
+            _announce_prepared(cursor)
+        for pipeline in _defining("_enqueue_sync", psycopg.Pipeline):
+            _announce_syncs(pipeline)
         _act_afterwards(psycopg.Connection, psycopg.OperationalError)
         _act_afterwards_async(psycopg.AsyncConnection, psycopg.OperationalError)
+
+
+def _defining(method: str, cls: type) -> list[Any]:
+    """The classes among a class's bases, itself included, that define a method; what is shared by sync and async."""
+    return [base for base in cls.__mro__ if method in vars(base)]
 
 
 def _watch_connections(base: Any, wiring: Wiring) -> None:

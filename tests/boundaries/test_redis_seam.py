@@ -49,7 +49,8 @@ def watched(url: str, body: Callable[[], Any], fault: str | None = None, tracked
 
 def sync(url: str, act: Callable[[Any], Any], retries: int = 0) -> Callable[[], Any]:
     def body() -> Any:
-        with redis.Redis.from_url(url, retry=Retry(NoBackoff(), retries)) as client:
+        named: dict[str, Any] = {"retry_on_error": [redis.ConnectionError]} if retries else {}
+        with redis.Redis.from_url(url, retry=Retry(NoBackoff(), retries), **named) as client:
             return act(client)
 
     return body
