@@ -147,7 +147,8 @@ def _called(statement: str) -> tuple[str, str] | None:
         return f"SELECT INTO {table}", table
     for match in _CALL.finditer(statement):
         schema, name = (match[1] or "").lower(), match[2].lower()
-        if name not in _HARMLESS and (schema != "pg_catalog" or name in ("nextval", "setval")):
+        built_in = schema == "pg_catalog" or name.startswith("pg_")
+        if name in ("nextval", "setval") or not (built_in or name in _HARMLESS):
             return f"SELECT {name}()", f"{name}()"
     return None
 

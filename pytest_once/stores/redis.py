@@ -62,7 +62,7 @@ class RedisStore:
         number = self._url.path.strip("/")
         if number and not number.isdecimal():
             raise StoreError(f"{target!r} names no Redis database; write redis://host:6379/9")
-        self.name = "redis"
+        self.name = f"redis/{int(number)}" if number else "redis"
         try:
             self._number = int(number) if number else self._free()
             self.address = urlunsplit(self._url._replace(path=f"/{self._number}"))
@@ -193,10 +193,9 @@ class RedisStore:
         """A row for each value of each key."""
         return self._clock.ordered(self._rows(snapshot))
 
-    @staticmethod
-    def _rows(snapshot: RedisSnapshot) -> Iterator[Row]:
+    def _rows(self, snapshot: RedisSnapshot) -> Iterator[Row]:
         for key in snapshot.keys:
-            place = f"redis/{key.name.decode('utf-8', 'backslashreplace')}"
+            place = f"{self.name}/{key.name.decode('utf-8', 'backslashreplace')}"
             expires = "expires" if key.expires else None
             in_order = key.kind in ("string", "list", "zset", "stream")
             for value in key.value:
@@ -206,8 +205,9 @@ class RedisStore:
     # -- putting back --------------------------------------------------------------------------------
 
     def restore(self, snapshot: RedisSnapshot) -> None:
-        """Make the database what the picture shows. Raises StoreError."""
+        """Make the database what the picture shows, once all other clients have left it. Raises StoreError."""
         try:
+            self._end_clients()
             # Not even an equal one is left alone: its keys have grown older.
             pipeline = self._client.pipeline(transaction=True)
             pipeline.flushdb()
@@ -216,6 +216,13 @@ class RedisStore:
             pipeline.execute()
         except self._redis.RedisError as error:
             raise StoreError(f"Redis at {self._where} cannot be put back: {error}") from error
+
+    def _end_clients(self) -> None:
+        """Disconnect who else is here: a dead process's blocking read would take what is put back."""
+        own = self._client.client_id()
+        for client in self._client.client_list():
+            if client["db"] == str(self._number) and int(client["id"]) != own:
+                self._client.client_kill_filter(_id=client["id"])
 
 
 _COLUMNS = {

@@ -46,6 +46,7 @@ def test_what_writes_is_told_by_statement_and_table(sql: str, told: str) -> None
         "SELECT 1",
         "SELECT count(*), max(id) FROM jobs WHERE state IN ('insert into x values (1)') FOR UPDATE SKIP LOCKED",
         "SELECT pg_catalog.version()",
+        "SELECT pg_advisory_unlock_all()",
         "WITH a AS (SELECT 1), b AS (VALUES (1)) SELECT * FROM a, b FOR NO KEY UPDATE",
         "SELECT * FROM jobs -- DELETE FROM jobs",
         "SHOW server_version",

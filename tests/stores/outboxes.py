@@ -1,4 +1,4 @@
-"""A transactional outbox in PostgreSQL, as four drivers write it, and its wrong twin.
+"""A transactional outbox in PostgreSQL, as each driver writes it, and its wrong twin.
 
 A body records a job and a message in one transaction, then relays what has not been sent. The message's id is the
 idempotency key, and is made by the database.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncpg  # type: ignore[import-untyped]
 import psycopg
 import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from once_fakes import Provider
 
@@ -89,6 +90,25 @@ def with_sqlalchemy(url: str, provider: Provider) -> None:
                 connection.execute(text(DONE + ":job"), {"job": job})
     finally:
         engine.dispose()
+
+
+async def with_async_sqlalchemy(url: str, provider: Provider) -> None:
+    text = sqlalchemy.text
+    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+    try:
+        async with engine.begin() as connection:
+            recorded = (await connection.execute(text(RECORD))).scalar()
+            if recorded is not None:
+                await connection.execute(text(MESSAGE + ":job"), {"job": recorded})
+        async with engine.connect() as connection:
+            pending = (await connection.execute(text(PENDING))).all()
+        for key, job, task in pending:
+            send(provider, key, task)
+            async with engine.begin() as connection:
+                await connection.execute(text(SENT + "cast(:key AS uuid)"), {"key": key})
+                await connection.execute(text(DONE + ":job"), {"job": job})
+    finally:
+        await engine.dispose()
 
 
 def act_then_mark(url: str, provider: Provider) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -76,3 +77,18 @@ def test_no_picture_is_taken_of_what_too_many_keys_are_in(
     client.mset({"a": 1, "b": 2})
     with pytest.raises(RuntimeError, match="more than 1 keys"):
         store.snapshot()
+
+
+def test_a_dead_processs_blocking_read_takes_nothing(store: RedisStore, client: redis.Redis) -> None:
+    """The server notices late that a client is gone, and would serve it first."""
+    client.rpush("queue", "job")
+    picture = store.snapshot()
+    client.delete("queue")
+    left = redis.Connection(**client.connection_pool.connection_kwargs)
+    left.send_command("BLPOP", "queue", 0)
+    deadline = time.monotonic() + 10
+    while not any(entry["cmd"] == "blpop" for entry in client.client_list()):
+        assert time.monotonic() < deadline, "the server never saw the command"
+    store.restore(picture)
+    assert store.snapshot().key == picture.key
+    left.disconnect()

@@ -44,7 +44,13 @@ def copies(server: Server) -> list[object]:
 
 @pytest.mark.parametrize(
     "relay",
-    [outboxes.with_psycopg, outboxes.with_async_psycopg, outboxes.with_asyncpg, outboxes.with_sqlalchemy],
+    [
+        outboxes.with_psycopg,
+        outboxes.with_async_psycopg,
+        outboxes.with_asyncpg,
+        outboxes.with_sqlalchemy,
+        outboxes.with_async_sqlalchemy,
+    ],
 )
 def test_a_transactional_outbox_is_proven_with_every_driver(postgresql: str, relay: Callable[..., Any]) -> None:
     """Serials, random ids and the server's own time are in it, and keep no search open."""
