@@ -127,13 +127,17 @@ def test_the_copy_of_a_database_lasts_as_long_as_the_test(
     assert copies(server, os.getpid()) == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_drops_what_was_made(lab: Lab, postgresql: str, server: Server) -> None:
     """Nobody looks for leftovers on a server."""
     ready = lab.path / "ready"
     then = f"open({str(ready)!r}, 'a').close()\n    for n in range(50): once.path.joinpath(f'step{{n}}').write_text('')"
     lab.write(f"URL = {postgresql!r}\n{SUITE.replace('THEN', then)}")
     with subprocess.Popen(
-        lab.command("--once-chaos"), cwd=lab.path, env=lab.environment(), stdout=subprocess.DEVNULL
+        lab.command("--once-chaos"),
+        cwd=lab.path,
+        env=lab.environment(PYTHONPYCACHEPREFIX="", PYTHONDONTWRITEBYTECODE="1"),
+        stdout=subprocess.DEVNULL,
     ) as running:
         try:
             deadline = time.monotonic() + 30

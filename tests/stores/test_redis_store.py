@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -84,7 +85,8 @@ def test_a_dead_processs_blocking_read_takes_nothing(store: RedisStore, client: 
     client.rpush("queue", "job")
     picture = store.snapshot()
     client.delete("queue")
-    left = redis.Connection(**client.connection_pool.connection_kwargs)
+    connect: Any = redis.Connection
+    left = connect(**client.connection_pool.connection_kwargs)
     left.send_command("BLPOP", "queue", 0)
     deadline = time.monotonic() + 10
     while not any(entry["cmd"] == "blpop" for entry in client.client_list()):
