@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pytest_once import clock
-from pytest_once.boundaries.psycopg import InheritedConnectionError
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.boundaries.servers import is_tracked_postgresql
-from pytest_once.boundaries.transactions import Passing, Session
+from pytest_once.boundaries.transactions import InheritedConnectionError, Passing, Session
 from pytest_once.site import call_site
 
 _LOST = "connection was closed in the middle of operation"
@@ -70,11 +69,7 @@ def _watch_connections(connection_class: Any, wiring: Wiring) -> None:
 def _before(protocol: Any, text: str) -> Passing | None:
     session: Session | None = getattr(protocol, "_once_session", None)
     if session is None:
-        raise InheritedConnectionError(
-            "an asyncpg connection was opened before the incarnation (at module level, or by a module or session "
-            "fixture) and is used inside it. A restarted process opens its own: open it in the test, or in a "
-            "function-scoped fixture"
-        )
+        raise InheritedConnectionError("asyncpg")
     passing = session.before(text, in_transaction=protocol.is_in_transaction())
     # The driver sends a COPY's data by itself, so nothing of the test's happens before its end.
     return passing or session.copied()

@@ -17,17 +17,13 @@ from typing import Any, NoReturn
 from pytest_once import clock
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.boundaries.servers import is_tracked_postgresql
-from pytest_once.boundaries.transactions import Passing, Session, failing
+from pytest_once.boundaries.transactions import InheritedConnectionError, Passing, Session, failing
 from pytest_once.site import call_site
 
 _IDLE, _IN_TRANSACTION, _FAILED = 0, 2, 3
 """libpq's transaction statuses."""
 
 _LOST = "consuming input failed: server closed the connection unexpectedly"
-
-
-class InheritedConnectionError(RuntimeError):
-    """A connection from before the incarnation is used in it."""
 
 
 @dataclass(slots=True)
@@ -93,11 +89,7 @@ def _watch_connections(base: Any, wiring: Wiring) -> None:
 def _watch_of(connection: Any) -> _Watch:
     watch: _Watch | None = getattr(connection, "_once_watch", None)
     if watch is None:
-        raise InheritedConnectionError(
-            f"a connection to {connection.info.dbname} was opened before the incarnation (at module level, or by a "
-            "module or session fixture) and is used inside it. A restarted process opens its own: open it in the "
-            "test, or in a function-scoped fixture"
-        )
+        raise InheritedConnectionError("psycopg")
     return watch
 
 

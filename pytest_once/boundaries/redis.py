@@ -1,7 +1,10 @@
 """The redis-py seam: every attempt to send commands that write is announced, also those the client repeats by itself.
 
 Hooked where a connection sends packed commands and reads answers, sync and async. What is sent in one piece is one
-boundary: a command, or a pipeline, with or without MULTI. PUBLISH and blocking reads are no part of the world.
+boundary: a command, or a pipeline, with or without MULTI. PUBLISH is no part of the world. A client from before the
+incarnation is harmless: its pool opens new connections in another process.
+
+Not seen: that a connection selects another database (SELECT) than it was made for.
 """
 
 from __future__ import annotations
@@ -36,10 +39,6 @@ _READING = frozenset(_READING_WORDS.split())
 
 _KEYLESS = frozenset({"EXEC", "FLUSHALL", "FLUSHDB", "SWAPDB"})
 _SCRIPTS = frozenset({"EVAL", "EVALSHA", "FCALL"})
-
-
-class InheritedConnectionError(RuntimeError):
-    """A connection from before the incarnation is used in it."""
 
 
 class RedisSeam:

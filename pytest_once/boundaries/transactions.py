@@ -82,6 +82,17 @@ _SQLSTATES = {
 }
 
 
+class InheritedConnectionError(RuntimeError):
+    """A connection from before the incarnation is used in it: parent and children would write to one socket."""
+
+    def __init__(self, driver: str) -> None:
+        super().__init__(
+            f"a connection of {driver} was opened before the incarnation (at module level, or by a module or session "
+            "fixture) and is used inside it. A restarted process opens its own: open it in the test, or in a "
+            "function-scoped fixture"
+        )
+
+
 def failing(fault: str, *, after: str = "") -> str:
     """A statement that the server answers with the error of a fault, and that changes nothing.
 

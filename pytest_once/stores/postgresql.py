@@ -102,7 +102,7 @@ class PostgreSQLStore:
             self._connection.close()
             self._connection = None
         if not self._admin.closed:
-            with suppress_errors():
+            with _suppressing_errors():
                 _drop(self._admin, getattr(self, "_database", ""))
             self._admin.close()
 
@@ -324,7 +324,11 @@ class PostgreSQLStore:
         url = self._url._replace(scheme="postgresql", path=f"/{database}")
         try:
             connection: _Connection = psycopg.connect(
-                urlunsplit(url), autocommit=True, options=_SETTINGS, application_name="pytest-once", prepare_threshold=3
+                urlunsplit(url),
+                autocommit=True,
+                options=_SETTINGS,
+                application_name="pytest-once",
+                connect_timeout=int(GONE_S),
             )
         except psycopg.OperationalError as error:
             raise StoreError(
@@ -406,7 +410,7 @@ def _sweep(admin: _Connection) -> None:
                 admin.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (base,))
 
 
-def suppress_errors() -> suppress:
+def _suppressing_errors() -> suppress:
     """A server that is gone has nothing to be dropped; the next run sweeps what one that hangs has kept."""
     import psycopg
 

@@ -20,6 +20,9 @@ from pytest_once.stores.instants import ServerClock
 MOST_KEYS = 10_000
 """More keys than this would make every step of a search slow; a test needs few."""
 
+PATIENCE_S = 10.0
+"""Seconds within which the server must answer."""
+
 _LONGEST_S = 86400.0
 _DEFAULT_DATABASES = 16
 
@@ -82,7 +85,7 @@ class RedisStore:
     def _connect(self, number: int) -> Any:
         url = urlunsplit(self._url._replace(scheme=self._url.scheme.partition("+")[0], path=f"/{number}"))
         # Not typed: what the annotations of this library say differs from version to version.
-        client: Any = self._redis.Redis.from_url(url, single_connection_client=True)
+        client: Any = self._redis.Redis.from_url(url, single_connection_client=True, socket_timeout=PATIENCE_S)
         return client
 
     def _free(self) -> int:

@@ -150,3 +150,22 @@ def test_writing_to_a_database_that_is_not_tracked_is_reported(database: str) ->
     recording = watched(database, _commit, tracked=False)
     assert str(recording.error).startswith("RuntimeError: COMMIT (jobs) would change the database once_")
     assert not recording.passed
+
+
+def test_a_connection_from_before_the_incarnation_is_refused(database: str) -> None:
+    """Parent and children would write to one socket."""
+    loop = asyncio.new_event_loop()
+    try:
+        inherited = loop.run_until_complete(asyncpg.connect(database))
+
+        def body() -> None:
+            loop.run_until_complete(inherited.execute("SELECT 1"))
+
+        def install() -> None:
+            AsyncpgSeam().install(Wiring([], [], lambda *_: None, lambda *_: None, lambda *_: None))
+
+        recording = recorded(body, install=install)
+        loop.run_until_complete(inherited.close())
+    finally:
+        loop.close()
+    assert str(recording.error).startswith("InheritedConnectionError: a connection of asyncpg was opened before")

@@ -269,4 +269,4 @@ def test_a_connection_from_before_the_incarnation_is_refused(database: str) -> N
     """Parent and children would write to one socket."""
     with psycopg.connect(database) as inherited:
         recording = watched(database, lambda: inherited.execute("SELECT 1"))
-    assert str(recording.error).startswith("InheritedConnectionError: a connection to once_")
+    assert str(recording.error).startswith("InheritedConnectionError: a connection of psycopg was opened before")
