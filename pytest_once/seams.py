@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_once import clock, entropy
-from pytest_once.boundaries import asyncpg, files, httpx, psycopg, redis, servers, sqlite
+from pytest_once.boundaries import files, httpx, servers, sqlite
+from pytest_once.boundaries.asyncpg import ASYNCPG
+from pytest_once.boundaries.psycopg import PSYCOPG
 from pytest_once.boundaries.rebinding import Reference, references
+from pytest_once.boundaries.redis import REDIS
 from pytest_once.boundaries.seam import Seam, Wiring
 from pytest_once.canonical import PID
 
@@ -40,7 +43,10 @@ BOUNDARY_TAKES_S = 0.001
 
 _installed_roots: list[Path] = []
 
-SEAMS: tuple[Seam, ...] = (psycopg.PsycopgSeam(), asyncpg.AsyncpgSeam(), redis.RedisSeam())
+SERVERS: tuple[Seam, ...] = (PSYCOPG, ASYNCPG, REDIS)
+"""The seams of clients of databases on servers."""
+
+_KINDS = {"postgresql": "PostgreSQL database", "redis": "Redis database"}
 _wiring: list[Wiring] = []
 _hooked: set[str] = set()
 
@@ -104,11 +110,12 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
         )
 
     def foreign_server(what: str, target: str, site: Site) -> None:
+        kind, _, database = target.partition(":")
         channel.misuse(
             "outside",
-            f"{what} would change {target}, which is not tracked: it can be neither pictured nor undone, and would "
-            "leak from one incarnation into another. Call url = once.track(url) at the beginning, and use the URL it "
-            "returns",
+            f"{what} would change {database}, a {_KINDS[kind]} that is not tracked: the "
+            "change could be neither pictured nor undone, and would leak from one incarnation into another. Call "
+            "url = once.track(url) at the beginning, and use the URL it returns",
             site,
         )
 
@@ -125,7 +132,7 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
 
 
 def _hook_imported() -> None:
-    for seam in SEAMS:
+    for seam in SERVERS:
         if seam.library in sys.modules and seam.name not in _hooked:
             _hooked.add(seam.name)
             seam.install(_wiring[0])

@@ -59,7 +59,7 @@ def _watch_connections(connection_class: Any, wiring: Wiring) -> None:
         database = str(connection._params.database)
 
         def outside(what: str) -> None:
-            wiring.outside(what, f"the database {database}", call_site())
+            wiring.outside(what, f"postgresql:{database}", call_site())
 
         protocol._once_session = Session(None if is_tracked_postgresql(database) else outside)
 
@@ -106,3 +106,6 @@ def _hold_clock(protocol_class: Any, name: str) -> None:
             return await original(protocol, *arguments, **named)
 
     setattr(protocol_class, name, held)
+
+
+ASYNCPG = AsyncpgSeam()

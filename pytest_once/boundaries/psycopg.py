@@ -78,7 +78,7 @@ def _watch_connections(base: Any, wiring: Wiring) -> None:
         database = connection.info.dbname
 
         def outside(what: str) -> None:
-            wiring.outside(what, f"the database {database}", call_site())
+            wiring.outside(what, f"postgresql:{database}", call_site())
 
         session = Session(None if is_tracked_postgresql(database) else outside)
         connection._once_watch = _Watch(session)
@@ -243,3 +243,6 @@ def _act_afterwards_async(connection_class: Any, error_class: Any) -> None:
         return result
 
     connection_class.wait = wait
+
+
+PSYCOPG = PsycopgSeam()

@@ -118,9 +118,7 @@ class _Hooks:
         what = shown[0] if len(shown) == 1 else f"{together} ({', '.join(shown)})"
         host, port = getattr(connection, "host", ""), getattr(connection, "port", 0)
         if not is_tracked_redis(str(host), int(port), int(connection.db or 0)):
-            self._wiring.outside(
-                what, f"database {connection.db or 0} of the Redis server at {host}:{port}", call_site()
-            )
+            self._wiring.outside(what, f"redis:{host}:{port}/{connection.db or 0}", call_site())
         return announce("redis", f"redis {what}", faults=FAULTS).fault, len(commands)
 
     def _error(self, connection: Any, fault: str) -> Exception:
@@ -202,3 +200,6 @@ class _Hooks:
 
         connection_class.send_packed_command = send_packed_command
         connection_class.read_response = read_response
+
+
+REDIS = RedisSeam()

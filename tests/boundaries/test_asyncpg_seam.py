@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pytest_once.boundaries import servers
-from pytest_once.boundaries.asyncpg import AsyncpgSeam
+from pytest_once.boundaries.asyncpg import ASYNCPG
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import COMMIT_UNKNOWN, STORE_BUSY, STORE_FAULTS, STORE_FULL, STORE_READONLY
 from tests.boundaries.recording import Recording, recorded
@@ -39,7 +39,7 @@ def watched(
         def install() -> None:
             if tracked:
                 servers.track(url)
-            AsyncpgSeam().install(Wiring([], [], outside, lambda *_: None, lambda *_: None))
+            ASYNCPG.install(Wiring([], [], outside, lambda *_: None, lambda *_: None))
 
         def outside(what: str, target: str, site: object) -> None:
             raise RuntimeError(f"{what} would change {target}")
@@ -148,7 +148,7 @@ def test_after_an_unknown_commit_the_connection_is_closed(database: str) -> None
 def test_writing_to_a_database_that_is_not_tracked_is_reported(database: str) -> None:
     """It could be neither pictured nor undone."""
     recording = watched(database, _commit, tracked=False)
-    assert str(recording.error).startswith("RuntimeError: COMMIT (jobs) would change the database once_")
+    assert str(recording.error).startswith("RuntimeError: COMMIT (jobs) would change postgresql:once_")
     assert not recording.passed
 
 
@@ -162,7 +162,7 @@ def test_a_connection_from_before_the_incarnation_is_refused(database: str) -> N
             loop.run_until_complete(inherited.execute("SELECT 1"))
 
         def install() -> None:
-            AsyncpgSeam().install(Wiring([], [], lambda *_: None, lambda *_: None, lambda *_: None))
+            ASYNCPG.install(Wiring([], [], lambda *_: None, lambda *_: None, lambda *_: None))
 
         recording = recorded(body, install=install)
         loop.run_until_complete(inherited.close())

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pytest_once.boundaries import servers
-from pytest_once.boundaries.psycopg import PsycopgSeam
+from pytest_once.boundaries.psycopg import PSYCOPG
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import COMMIT_UNKNOWN, STORE_BUSY, STORE_FAULTS, STORE_FULL, STORE_READONLY
 from tests.boundaries.recording import Recording, recorded
@@ -37,7 +37,7 @@ def watched(url: str, body: Callable[[], Any], fault: str | None = None, tracked
         def install() -> None:
             if tracked:
                 servers.track(url)
-            PsycopgSeam().install(Wiring([], [], outside, lambda *_: None, lambda *_: None))
+            PSYCOPG.install(Wiring([], [], outside, lambda *_: None, lambda *_: None))
 
         def outside(what: str, target: str, site: object) -> None:
             raise RuntimeError(f"{what} would change {target}")
@@ -261,7 +261,7 @@ def test_writing_to_a_database_that_is_not_tracked_is_reported(database: str) ->
     reads = watched(database, sync(database, lambda c: c.execute("SELECT FROM jobs")), tracked=False)
     assert reads.error is None
     writes = watched(database, sync(database, _one_commit), tracked=False)
-    assert str(writes.error).startswith("RuntimeError: COMMIT (jobs) would change the database once_")
+    assert str(writes.error).startswith("RuntimeError: COMMIT (jobs) would change postgresql:once_")
     assert not writes.passed
 
 

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pytest_once.boundaries import servers
-from pytest_once.boundaries.redis import FAULTS, RedisSeam, parsed, told
+from pytest_once.boundaries.redis import FAULTS, REDIS, parsed, told
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import KINDS, LOST_REQUEST, LOST_RESPONSE, REFUSED, RESET_RESPONSE
 from tests.boundaries.recording import Recording, recorded
@@ -37,7 +37,7 @@ def watched(url: str, body: Callable[[], Any], fault: str | None = None, tracked
         def install() -> None:
             if tracked:
                 servers.track(url)
-            RedisSeam().install(Wiring([], [], outside, lambda *_: None, lambda *_: None))
+            REDIS.install(Wiring([], [], outside, lambda *_: None, lambda *_: None))
 
         def outside(what: str, target: str, site: object) -> None:
             raise RuntimeError(f"{what} would change {target}")
@@ -164,7 +164,7 @@ def test_writing_to_a_database_that_is_not_tracked_is_reported(number: str) -> N
     """It could be neither pictured nor undone; reading is harmless."""
     assert watched(number, sync(number, lambda client: client.get("n") and None), tracked=False).error is None
     recording = watched(number, sync(number, _increments), tracked=False)
-    assert str(recording.error).startswith("RuntimeError: INCRBY n would change database ")
+    assert str(recording.error).startswith("RuntimeError: INCRBY n would change redis:127.0.0.1:6379/")
     assert not recording.passed
 
 
