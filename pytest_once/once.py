@@ -259,7 +259,7 @@ class Once:
     def _track_url(self, target: str) -> str:
         if self._channel is None:
             return self._open_address(target)
-        address = str(self._channel.request("track", target))
+        address = str(self._channel.request("track", (target, self.clock.now_s)))
         from pytest_once.seams import watch_server
 
         watch_server(address)

@@ -26,7 +26,6 @@ from pytest_once.site import NOWHERE
 from pytest_once.stores import Store
 from pytest_once.stores.directory import DirectoryStore
 from pytest_once.stores.ledger import LedgerStore
-from pytest_once.stores.opening import is_url
 from pytest_once.trouble import (
     Unexplorable,
     check_announced,
@@ -250,11 +249,15 @@ class Recorder:
             )
 
     def _track(self, argument: Any) -> str | None:
-        """Track what a life names; of a URL, the address to use."""
-        if is_url(argument):
-            return address_of(self._opened(argument), argument)
-        self._track_directory(argument)
-        return None
+        """Track what a life names: a directory, or a URL at a virtual time, of which the address to use is returned."""
+        if isinstance(argument, str):
+            self._track_directory(argument)
+            return None
+        target, now_s = argument
+        store = self._opened(target)
+        if began := getattr(store, "began", None):
+            began(now_s)
+        return address_of(store, target)
 
     def _opened(self, target: str) -> Store:
         known = self._urls.get(target)

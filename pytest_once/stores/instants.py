@@ -7,7 +7,7 @@ rely on is which of two such instants is the earlier one and whether they are th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 
 from pytest_once.canonical import Cell, Row
@@ -19,15 +19,22 @@ _TEXT = re.compile(
 )
 
 
+FAR_S = 400 * 86400.0
+"""How far from now an instant may lie that the server made of its clock, in a column of instants."""
+
+
 class ServerClock:
     """Recognises what the server's clock showed. since_s, until_s: Unix seconds between which it does."""
 
     def __init__(self, since_s: float, until_s: float) -> None:
         self._since, self._until = int(since_s * 10**6), int(until_s * 10**6)
 
-    def ordered(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows, each of the server's instants written as "server time 2": by rank among all of them."""
-        found = list(rows)
+    def ordered(self, rows: Iterable[Row], columns: Mapping[str, frozenset[str]] | None = None) -> list[Row]:
+        """The rows, each of the server's instants written as "server time 2": by rank among all of them.
+
+        columns: place -> its columns of instants, in which all that `made` recognises counts.
+        """
+        found = [self._marked(row, (columns or {}).get(row.place, frozenset())) for row in rows]
         instants = sorted({instant for row in found for cell in row.cells for instant in self._in(cell)})
         if not instants:
             return found
@@ -37,8 +44,37 @@ class ServerClock:
             for row in found
         ]
 
+    def made(self, text: str) -> datetime | None:
+        """The instant that a cell of a column of instants holds, if it was made of the server's clock.
+
+        Far from now (an expiry date; what has been aged) only one with a fraction of a second is taken for such.
+        """
+        match = _TEXT.fullmatch(text)
+        instant = None if match is None or match[1] is None else _read(match)
+        if instant is None:
+            return None
+        at = _microseconds(instant)
+        if self._since <= at <= self._until:
+            return instant
+        near = self._since - FAR_S * 10**6 <= at <= self._until + FAR_S * 10**6
+        return instant if near and instant.microsecond else None
+
+    def _marked(self, row: Row, columns: frozenset[str]) -> Row:
+        """The row with its server's instants as numbers of a kind that no cell has."""
+        if columns.isdisjoint(row.names):
+            return row
+        cells = [
+            _Made(_microseconds(made))
+            if name in columns and isinstance(cell, str) and (made := self.made(cell)) is not None
+            else cell
+            for name, cell in zip(row.names, row.cells, strict=True)
+        ]
+        return Row(row.place, row.names, tuple(cells), row.ordered)
+
     def _in(self, cell: Cell) -> list[int]:
         """The instants in a cell, in microseconds."""
+        if isinstance(cell, _Made):
+            return [int(cell)]
         if isinstance(cell, str):
             return [instant for match in _TEXT.finditer(cell) if (instant := self._instant(match)) is not None]
         if isinstance(cell, (int, float)):
@@ -47,6 +83,8 @@ class ServerClock:
         return []
 
     def _renamed(self, cell: Cell, rank: dict[int, int]) -> Cell:
+        if isinstance(cell, _Made):
+            return f"server time {rank[int(cell)]}"
         if isinstance(cell, (int, float)):
             number = self._number(cell)
             return cell if number is None else f"server time {rank[number]}"
@@ -67,15 +105,29 @@ class ServerClock:
         return None
 
     def _instant(self, match: re.Match[str]) -> int | None:
-        day, time, fraction, offset, whole, part = match.groups()
+        whole, part = match[5], match[6]
         if whole is not None:
             return self._number(int(whole) if part is None else float(f"{whole}.{part}"))
-        try:
-            instant = datetime.fromisoformat(f"{day} {time}").replace(tzinfo=_zone(offset))
-        except ValueError:
-            return None
-        found = int(instant.timestamp()) * 10**6 + int((fraction or "").ljust(6, "0"))
-        return found if self._since <= found <= self._until else None
+        instant = _read(match)
+        found = None if instant is None else _microseconds(instant)
+        return found if found is not None and self._since <= found <= self._until else None
+
+
+class _Made(int):
+    """An instant of the server's, in microseconds."""
+
+
+def _read(match: re.Match[str]) -> datetime | None:
+    day, time, fraction, offset = match.groups()[:4]
+    try:
+        instant = datetime.fromisoformat(f"{day} {time}").replace(tzinfo=_zone(offset))
+    except ValueError:
+        return None
+    return instant.replace(microsecond=int((fraction or "").ljust(6, "0")))
+
+
+def _microseconds(instant: datetime) -> int:
+    return int(instant.replace(microsecond=0).timestamp()) * 10**6 + instant.microsecond
 
 
 def _zone(offset: str | None) -> timezone:

@@ -14,14 +14,16 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pytest_once.canonical import Cell, Row
+from pytest_once.clock import WINDOW_S
 from pytest_once.stores import StoreError
 from pytest_once.stores.instants import ServerClock
-from pytest_once.stores.schemas import VERSION, Schema, quoted, read, shown
+from pytest_once.stores.schemas import VERSION, Schema, Table, quoted, read, shown
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,7 +40,9 @@ LOCKED_S = 5.0
 """Seconds a picture waits for a table that the stopped process has locked against reading."""
 
 _LONGEST_S = 86400.0
+_BEFORE = datetime.fromtimestamp(WINDOW_S[0] + 3600, UTC).isoformat()
 _NAME = re.compile(r"(once_\d+_[0-9a-f]{8})(?:_\d+)?")
+_INSTANTS = frozenset({"timestamptz", "timestamp"})
 _WHOLE = frozenset({"int2", "int4", "int8", "oid"})
 _FLOATING = frozenset({"float4", "float8"})
 _SETTINGS = (
@@ -51,12 +55,16 @@ _Cells = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class PostgreSQLSnapshot:
-    """schema: key of the schema. tables: the rows of each table, sorted; sequences: (last value, given out)."""
+    """schema: key of the schema. tables: the rows of each table, sorted; sequences: (last value, given out).
+
+    ahead_s: by how much virtual time was ahead of the server's, which is no part of what the content is.
+    """
 
     schema: str
     tables: tuple[tuple[_Cells, ...], ...]
     sequences: tuple[tuple[int, bool], ...]
     key: bytes
+    ahead_s: float | None = None
 
 
 class PostgreSQLStore:
@@ -83,6 +91,7 @@ class PostgreSQLStore:
         self._copies = 0
         self._connection: _Connection | None = None
         self._last: PostgreSQLSnapshot | None = None
+        self._ahead_s: float | None = None
         try:
             _sweep(self._admin)
             self._database = f"once_{os.getpid()}_{secrets.token_hex(4)}"
@@ -173,9 +182,11 @@ class PostgreSQLStore:
         content = tuple(tuple(sorted(found, key=_sorting)) for found in tables)
         last = self._last
         if last is not None and (last.schema, last.tables, last.sequences) == (schema.key, content, sequences):
-            return last
+            if last.ahead_s != self._ahead_s:
+                self._last = replace(last, ahead_s=self._ahead_s)
+            return self._last or last
         key = hashlib.blake2b(repr((schema.key, content, sequences)).encode(), digest_size=16).digest()
-        self._last = PostgreSQLSnapshot(schema.key, content, sequences, key)
+        self._last = PostgreSQLSnapshot(schema.key, content, sequences, key, self._ahead_s)
         return self._last
 
     def _schema(self, session: _Connection) -> Schema:
@@ -189,14 +200,24 @@ class PostgreSQLStore:
 
     def rows(self, snapshot: PostgreSQLSnapshot) -> list[Row]:
         """The tables' rows; the schema as one row; of a sequence, whether its next value is a new one."""
-        return self._clock.ordered(self._rows(snapshot))
+        schema = self._schemas[snapshot.schema]
+        places = {self._place(table): _columns_of(table, _INSTANTS) for table in schema.tables}
+        found = list(self._rows(snapshot))
+        ordered = self._clock.ordered(found, places)
+        if ordered != found:
+            # An instant that has passed: without one nobody would ask what the code makes of a later restart.
+            ordered.append(Row(f"{self._template}/now()", ("began",), (_BEFORE,)))
+        return ordered
+
+    def _place(self, table: Table) -> str:
+        return f"{self._template}/{shown(table.schema, table.name)}"
 
     def _rows(self, snapshot: PostgreSQLSnapshot) -> Iterator[Row]:
         schema = self._schemas[snapshot.schema]
         tables = ", ".join(shown(table.schema, table.name) for table in schema.tables)
         yield Row(f"{self._template}/schema", ("tables", "definitions"), (tables, schema.key))
         for table, rows in zip(schema.tables, snapshot.tables, strict=True):
-            place = f"{self._template}/{shown(table.schema, table.name)}"
+            place = self._place(table)
             for cells in rows:
                 yield Row(place, table.columns, tuple(map(_cell, cells, table.types)), False)
         highest = dict(self._highest(schema, snapshot))
@@ -226,6 +247,7 @@ class PostgreSQLStore:
 
         try:
             self._end_sessions(self._database)
+            self._ahead_s = snapshot.ahead_s
             current = self._read(self._session())
             if current.key == snapshot.key:
                 return
@@ -241,6 +263,38 @@ class PostgreSQLStore:
                 f"{self.name} was put back and is not what it was: a rule, an ALWAYS trigger or another client changes "
                 "rows as they are written; leave such things out of the test's database"
             )
+
+    def began(self, now_s: float) -> None:
+        """A life begins at a virtual time: what the server's clock has made grows as old as virtual time says.
+
+        So a lease that the server dates runs out when restarts come late, and not because a search takes long.
+        """
+        session = self._session()
+        ((server_s,),) = session.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchall()
+        before, self._ahead_s = self._ahead_s, now_s - float(server_s)
+        if before is None:
+            return
+        later = timedelta(seconds=before - self._ahead_s)
+        current = self._read(session)
+        tables = self._schemas[current.schema].tables
+        moved = tuple(
+            tuple(sorted((self._moved(cells, table, later) for cells in rows), key=_sorting))
+            for table, rows in zip(tables, current.tables, strict=True)
+        )
+        if moved != current.tables:
+            self._write(current, replace(current, tables=moved))
+
+    def _moved(self, cells: _Cells, table: Table, later: timedelta) -> _Cells:
+        return tuple(
+            self._moved_cell(cell, kind, later) if cell is not None and kind in _INSTANTS else cell
+            for cell, kind in zip(cells, table.types, strict=True)
+        )
+
+    def _moved_cell(self, cell: str, kind: str, later: timedelta) -> str:
+        made = self._clock.made(cell)
+        if made is None:
+            return cell
+        return f"{made + later:%Y-%m-%d %H:%M:%S.%f}{'+00' if kind == 'timestamptz' else ''}"
 
     def _write(self, current: PostgreSQLSnapshot, wanted: PostgreSQLSnapshot) -> None:
         import psycopg
@@ -426,6 +480,10 @@ def _safe(url: str) -> str:
     """A URL without its password."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=re.sub(r":[^:@/]*@", ":***@", parts.netloc)))
+
+
+def _columns_of(table: Table, kinds: frozenset[str]) -> frozenset[str]:
+    return frozenset(column for column, kind in zip(table.columns, table.types, strict=True) if kind in kinds)
 
 
 def _sorting(cells: _Cells) -> list[tuple[bool, str]]:
