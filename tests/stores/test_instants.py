@@ -38,6 +38,20 @@ def test_the_order_of_instants_is_kept() -> None:
     )
 
 
+def test_far_instants_count_in_columns_of_instants_if_they_are_precise() -> None:
+    """An expiry date that the server made has its clock's fraction of a second; one that somebody chose has not."""
+    rows = [
+        Row("db/t", ("at", "note"), ("2026-06-01 00:00:00.25+00", "2026-06-01 00:00:00.25+00")),
+        Row("db/t", ("at", "note"), ("2026-06-01 00:00:00+00", "")),
+        Row("db/t", ("at", "note"), ("2031-03-04 05:06:07.25+00", "")),
+    ]
+    assert [row.cells for row in CLOCK.ordered(rows, {"db/t": frozenset({"at"})})] == [
+        ("server time 1", "2026-06-01 00:00:00.25+00"),
+        ("2026-06-01 00:00:00+00", ""),
+        ("2031-03-04 05:06:07.25+00", ""),
+    ]
+
+
 @pytest.mark.parametrize(
     "cell",
     [None, b"2025-11-30 10:53:21", "2025-11-30 10:53:19", "2031-03-04 05:06:07", "2025-13-40 10:53:21", "2025-11-30"],

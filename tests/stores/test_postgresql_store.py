@@ -137,6 +137,29 @@ def test_the_servers_time_is_told_by_order_only(store: PostgreSQLStore) -> None:
     assert cells["d"] == ('{"at": "server time 4"}', "server time 4")
 
 
+def test_what_the_servers_clock_made_grows_as_old_as_virtual_time_says(store: PostgreSQLStore) -> None:
+    """A picture may be put back long after, or right after, it was taken; what code reads must depend on neither."""
+    store.began(1000.0)
+    execute(
+        store,
+        JOB,
+        "INSERT INTO jobs (task, state, made_at) VALUES ('later', 'new', now() + interval '30 days')",
+        "INSERT INTO jobs (task, state, made_at) VALUES ('fixed', 'new', '2026-01-01 00:00:00+00')",
+    )
+    picture = store.snapshot()
+    before = digest(store)
+    for passed_s in (3600.0, 0.0, 86400.0 * 60):
+        store.restore(picture)
+        store.began(1000.0 + passed_s)
+        with psycopg.connect(store.address) as connection:
+            query = "SELECT extract(epoch FROM now() - made_at)::float8 FROM jobs ORDER BY id"
+            made, later = (float(age) for (age,) in connection.execute(query).fetchall()[:2])
+        assert made == pytest.approx(passed_s, abs=20)
+        assert later == pytest.approx(passed_s - 30 * 86400, abs=20)
+        assert "2026-01-01 00:00:00+00" in [row.cells[3] for row in rows(store, "/jobs")]
+        assert digest(store) == before
+
+
 def test_a_schema_that_the_code_made_comes_and_goes(store: PostgreSQLStore, server: Server) -> None:
     """Also one that no life ended with: the later one has all of it, and more."""
     bare = store.snapshot()

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -70,6 +71,28 @@ def test_the_outbox_survives_failing_bookkeeping(postgresql: str) -> None:
     report = explored(
         postgresql, outboxes.with_psycopg, soft_faults=1, faults=(STORE_BUSY, COMMIT_UNKNOWN, LOST_RESPONSE)
     )
+    assert proven(report), told(report)
+
+
+@pytest.mark.parametrize("now", ["now()", "%(now)s"])
+def test_a_lease_runs_out_when_a_restart_comes_late(postgresql: str, now: str) -> None:
+    """Whether the server or the code dates it: restarted at once it is somebody's, after an hour it is not."""
+    claim = (
+        f"UPDATE jobs SET state = 'claimed', made_at = {now} + interval '30 s' "
+        f"WHERE state = 'new' OR (state = 'claimed' AND made_at < {now}) RETURNING id"
+    )
+
+    def claims(url: str, provider: Any) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("INSERT INTO jobs (task, state) VALUES ('t1', 'new') ON CONFLICT DO NOTHING")
+            if connection.execute(claim, {"now": datetime.now(UTC)}).fetchone() is not None:
+                outboxes.send(provider, "t1", "t1")
+                connection.execute("UPDATE jobs SET state = 'done'")
+            elif connection.execute("SELECT FROM jobs WHERE state = 'done'").fetchone() is None:
+                raise RuntimeError("somebody else is at it")
+
+    assert "Say which delays to explore" in told(explored(postgresql, claims))
+    report = explored(postgresql, claims, restart_after=("0s", "1h"))
     assert proven(report), told(report)
 
 
