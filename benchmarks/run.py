@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "fakes")]
@@ -32,6 +33,7 @@ FRESH = """
 import sys
 sys.path[:0] = {path!r}
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 from examples.five_cuts.intent import Intent
 from examples.five_cuts.protocols import run
 import httpx
@@ -110,7 +112,56 @@ def plugin_import(rounds: int) -> float:
     return best(rounds, once)
 
 
-def measure(rounds: int) -> dict[str, float]:
+SHOP = """
+CREATE TABLE jobs (id bigserial PRIMARY KEY, task text UNIQUE, state text, made_at timestamptz DEFAULT now());
+CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), job bigint REFERENCES jobs, body jsonb);
+INSERT INTO jobs (task, state) SELECT 'task ' || n, 'new' FROM generate_series(1, 10) AS n;
+INSERT INTO outbox (job, body) SELECT id, jsonb_build_object('task', task) FROM jobs;
+"""
+"""A small schema with a few rows, as tests have it."""
+
+
+def postgresql(rounds: int) -> dict[str, float | str]:
+    """Milliseconds to picture a PostgreSQL database, and to put it back after one commit of another session."""
+    url = os.environ.get("ONCE_POSTGRESQL_URL", "postgresql://127.0.0.1:5432/postgres")
+    names = ("PostgreSQL picture, ms", "PostgreSQL put back, ms")
+    try:
+        import psycopg
+    except ImportError:
+        return dict.fromkeys(names, "skipped")
+    try:
+        admin = psycopg.connect(url, autocommit=True)
+    except psycopg.OperationalError:
+        return dict.fromkeys(names, "skipped")
+    from pytest_once.stores.postgresql import PostgreSQLStore
+
+    name = f"once_benchmark_{os.getpid()}"
+    admin.execute(f"CREATE DATABASE {name}")
+    try:
+        named = urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+        with psycopg.connect(named) as connection:
+            connection.execute(SHOP)
+        store = PostgreSQLStore(named)
+        try:
+            picture = store.snapshot()
+
+            def put_back() -> float:
+                with psycopg.connect(store.address) as session:
+                    session.execute("UPDATE jobs SET state = 'done' WHERE id = 1")
+                return timed(lambda: store.restore(picture))
+
+            return {
+                names[0]: round(best(20 * rounds, lambda: timed(store.snapshot)) * 1000, 2),
+                names[1]: round(best(5 * rounds, put_back) * 1000, 2),
+            }
+        finally:
+            store.close()
+    finally:
+        admin.execute(f"DROP DATABASE {name}")
+        admin.close()
+
+
+def measure(rounds: int) -> dict[str, float | str]:
     seconds, crash_points, states = explored(rounds, body)
     batch_seconds, batch_points, batch_states = explored(rounds, batch)
     interpreter = fresh_interpreter(rounds)
@@ -127,6 +178,7 @@ def measure(rounds: int) -> dict[str, float]:
         "outbox exhausted / fresh interpreter": round(seconds / interpreter, 2),
         "fresh interpreter / crash point": round(interpreter / (batch_seconds / batch_points)),
         "import of the plugin over bare pytest, ms": round(imported * 1000, 1),
+        **postgresql(rounds),
     }
 
 

@@ -18,6 +18,7 @@ from pytest_once.premises import Premises, ProviderServer
 from pytest_once.recording import FrontEnd
 from pytest_once.report import Report
 from pytest_once.scenario import from_marker, profile_limits
+from pytest_once.stores.opening import OpenStore, open_builtin
 
 inherited.watch()
 
@@ -30,16 +31,18 @@ def explore(
     limits: Mapping[str, Any] | None = None,
     listener: Listener = silent,
     boundaries: Sequence[Seam] = (),
+    open_store: OpenStore = open_builtin,
     **marker: Any,
 ) -> Report:
     """Explore `body(once)`, sync or async, as a marked test is explored, and return the report.
 
     profile: "crash", "standard" or "deep". limits: fields of pytest_once.scenario.Limits, such as
     {"deadline_s": 60, "max_states": 500}. boundaries: seams for libraries that the built-in ones do not know, as the
-    hook pytest_once_boundaries returns them. marker: the arguments of `once_effect`.
+    hook pytest_once_boundaries returns them. open_store: makes the store that `once.track(url)` names, or answers
+    None (then the built-in ones are asked). marker: the arguments of `once_effect`.
     Raises ScenarioError (a ValueError) for arguments that make no sense; what happens in the body is in the report.
     """
-    with ProviderServer() as server, Premises(server) as premises:
+    with ProviderServer() as server, Premises(server, open_store) as premises:
         return _exploration(body, name, premises, profile, limits, listener, boundaries, marker).run()
 
 
@@ -52,6 +55,7 @@ def replay(
     profile: str = "standard",
     limits: Mapping[str, Any] | None = None,
     boundaries: Sequence[Seam] = (),
+    open_store: OpenStore = open_builtin,
     **marker: Any,
 ) -> Report:
     """Repeat one schedule of `body(once)` from nothing, with real SIGKILL at its crash points.
@@ -60,7 +64,7 @@ def replay(
     Raises ScheduleError for an id that cannot be read; one that does not fit the code is told in the report.
     """
     planned = Schedule.parse(schedule)
-    with ProviderServer() as server, Premises(server) as premises:
+    with ProviderServer() as server, Premises(server, open_store) as premises:
         report = _exploration(body, name, premises, profile, limits, silent, boundaries, marker).replay(planned)
         if keep is not None:
             premises.keep(keep)

@@ -27,5 +27,6 @@ def pytest_once_boundaries() -> Iterable[Seam]:  # type: ignore[empty-body]
 def pytest_once_stores(target: str) -> Store | None:
     """A store for what `once.track(target)` names (a URL, usually), or None if it is not for this plugin.
 
-    The first store that is not None is used. It is made in the parent process, once per exploration.
+    The first store that is not None is used. It is made in the parent process, once per exploration. Where the code
+    under test must use another URL than `target`, that is the store's `address`; see `pytest_once.stores.Store`.
     """

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from pytest_once import audit, boundaries
 from pytest_once.boundaries import Boundary, Order, announce
@@ -19,6 +19,7 @@ from pytest_once.faults import CALL_FAULTS
 from pytest_once.ledger import Ledger, canonical_payload
 from pytest_once.scenario import ScenarioError
 from pytest_once.site import Site
+from pytest_once.stores.opening import is_url
 
 if TYPE_CHECKING:
     from once_fakes import Contract, Provider
@@ -35,13 +36,17 @@ class Once:
     """What outlives the process (path, ledger, clock) and what the test declares.
 
     path: a directory of the world, memory-backed where the machine allows. serve: address of the loopback
-    provider server, started when first asked for.
+    provider server, started when first asked for. open_address: opens the store that a URL names and gives the URL
+    to use instead.
     """
 
-    def __init__(self, path: Path, ledger: Ledger, serve: Callable[[], str]) -> None:
+    def __init__(
+        self, path: Path, ledger: Ledger, serve: Callable[[], str], open_address: Callable[[str], str]
+    ) -> None:
         self.path = path
         self.ledger = ledger
         self._serve = serve
+        self._open_address = open_address
         self._channel: Channel | None = None
         self._clock: Clock | None = None
         self._number = 0
@@ -265,9 +270,24 @@ class Once:
 
     # -- the world -----------------------------------------------------------------------------------
 
-    def track(self, path: str | PathLike[str]) -> Path:
-        """Make a directory part of the world, before anything in it is used. Returns it as a Path."""
-        directory = Path(path).absolute()
+    @overload
+    def track(self, target: PathLike[str]) -> Path: ...
+
+    @overload
+    def track(self, target: str) -> Any: ...
+
+    def track(self, target: str | PathLike[str]) -> Any:
+        """Make a directory or a database part of the world, before anything in it is used.
+
+        A path: the directory, which is made if missing. Returns it as a Path.
+        A URL ("postgresql://host/database", "redis://host:6379/9", or what a plugin knows): a database. Returns the
+        URL, a text, that the code under test must use: a PostgreSQL database is copied, and the one that is named is
+        never touched.
+        Raises ScenarioError for a URL that nobody knows, StoreError for a database that cannot be used.
+        """
+        if isinstance(target, str) and is_url(target):
+            return self._track_url(target)
+        directory = Path(target).absolute()
         directory.mkdir(parents=True, exist_ok=True)
         if self._channel is not None:
             self._channel.request("track", str(directory))
@@ -275,6 +295,15 @@ class Once:
 
             watch_also(directory)
         return directory
+
+    def _track_url(self, target: str) -> str:
+        if self._channel is None:
+            return self._open_address(target)
+        address = str(self._channel.request("track", (target, self.clock.now_s)))
+        from pytest_once.seams import watch_server
+
+        watch_server(address)
+        return address
 
     @property
     def clock(self) -> Clock:

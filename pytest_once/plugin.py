@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_once.once import Once
     from pytest_once.premises import Premises, ProviderServer
     from pytest_once.scenario import Expectations, Limits
+    from pytest_once.stores import Store
 
 MARKER = "once_effect"
 PROFILES = ("crash", "standard", "deep")
@@ -208,10 +209,14 @@ def once(request: pytest.FixtureRequest) -> Iterator[Once]:
     from pytest_once import boundaries
     from pytest_once.premises import Premises, ProviderServer
 
+    def open_store(target: str) -> Store | None:
+        store: Store | None = request.node.ihook.pytest_once_stores(target=target)
+        return store
+
     stash = request.config.stash
     if _server not in stash:
         stash[_server] = ProviderServer()
-    with Premises(stash[_server]) as premises:
+    with Premises(stash[_server], open_store) as premises:
         request.node.stash[_premises] = premises
         yield premises.once
         boundaries.forget_endpoints()

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 from pytest_once.ledger import Ledger
 from pytest_once.once import Once
+from pytest_once.scenario import ScenarioError
+from pytest_once.stores import Store
+from pytest_once.stores.opening import OpenStore, open_builtin
 from pytest_once.world import scratch, sweep_stale
 
 if TYPE_CHECKING:
@@ -52,9 +55,12 @@ _numbers = iter(range(1, 1_000_000_000))
 
 
 class Premises:
-    """Where one test happens. `once` is its fixture; `world` a memory-backed directory where there is one."""
+    """Where one test happens. `once` is its fixture; `world` a memory-backed directory where there is one.
 
-    def __init__(self, server: ProviderServer) -> None:
+    open_store: makes the store that a URL names; the built-in ones are asked when it answers None.
+    """
+
+    def __init__(self, server: ProviderServer, open_store: OpenStore = open_builtin) -> None:
         sweep_stale()
         self.root = scratch("world")
         self.world = self.root / "world"
@@ -63,9 +69,11 @@ class Premises:
         self.output = self.root / "output.txt"
         self.ledger_path = self.root / "ledger.db"
         self._server = server
+        self._open_store = open_store
+        self._opened: dict[str, Store] = {}
         self._token = f"t{next(_numbers)}"
         self._address: str | None = None
-        self.once = Once(self.world, Ledger.create(self.ledger_path), self.serve)
+        self.once = Once(self.world, Ledger.create(self.ledger_path), self.serve, self.open_address)
 
     def serve(self) -> str:
         """The address of this test's providers; starts the server when needed."""
@@ -79,6 +87,24 @@ class Premises:
 
         self.once.ledger.set_now(now_s)
         deliver(self.once.ledger, number)
+
+    def open(self, target: str) -> Store:
+        """The store that a URL names, made when it is first asked for. Raises ScenarioError if nobody knows it."""
+        store = self._opened.get(target)
+        if store is None:
+            store = self._open_store(target) or open_builtin(target)
+            if store is None:
+                raise ScenarioError(
+                    f"once.track({target!r}): no store is known for {target.partition('://')[0]}://. Built in are "
+                    "postgresql:// and redis://; others come with a plugin that implements pytest_once_stores, and a "
+                    "directory is named by its path"
+                )
+            self._opened[target] = store
+        return store
+
+    def open_address(self, target: str) -> str:
+        """Open a store, and give the URL to use instead of the one that names it."""
+        return address_of(self.open(target), target)
 
     def printed(self) -> str:
         """What the last incarnation printed."""
@@ -96,7 +122,11 @@ class Premises:
         if self._address is not None:
             self._server.forget(self._token)
             self._address = None
-        shutil.rmtree(self.root, ignore_errors=True)
+        try:
+            while self._opened:
+                getattr(self._opened.popitem()[1], "close", _nothing_to_close)()
+        finally:
+            shutil.rmtree(self.root, ignore_errors=True)
 
     def __enter__(self) -> Premises:
         return self
@@ -105,6 +135,15 @@ class Premises:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def address_of(store: Store, target: str) -> str:
+    """The URL by which the code under test reaches a store."""
+    return str(getattr(store, "address", target))
+
+
+def _nothing_to_close() -> None:
+    """Most stores need no closing."""
 
 
 Act = Callable[[Once], object]

@@ -22,11 +22,12 @@ from pytest_once.evidence import Evidence
 from pytest_once.incarnation import Channel, Died, Ended, Hung, Misuse, raised_at
 from pytest_once.judgement import judge_end, judge_moment
 from pytest_once.life import Birth, Life, Looped, Sight, Stage, let_live
-from pytest_once.premises import Act, Premises
+from pytest_once.premises import Act, Premises, address_of
 from pytest_once.scanning import Cell
 from pytest_once.scenario import Expectations, Limits, ScenarioError
 from pytest_once.seams import Prepared
 from pytest_once.site import NOWHERE
+from pytest_once.stores import Store
 from pytest_once.stores.directory import DirectoryStore
 from pytest_once.stores.ledger import LedgerStore
 from pytest_once.trouble import (
@@ -87,6 +88,7 @@ class Recorder:
     _prepared: Prepared = field(init=False)
     _root: Sight = field(init=False)
     _may_track: bool = True
+    _urls: dict[str, Store] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         premises = self.premises
@@ -114,7 +116,7 @@ class Recorder:
             passage.sight is not None and len(passage.sight.picture.snapshots) != len(self._root.picture.snapshots)
             for passage in first.passages
         ):
-            first = self._first_life(0)  # a directory was tracked on the way; now it is there from the start
+            first = self._first_life(0)  # something was tracked on the way; now it is there from the start
         self._may_track = False
         self._preimport()
         seams.refresh(self._prepared)
@@ -282,19 +284,44 @@ class Recorder:
                 "input, write it as a constant",
             )
 
-    def _track(self, argument: Any) -> None:
+    def _track(self, argument: Any) -> str | None:
+        """Track what a life names: a directory, or a URL at a virtual time, of which the address to use is returned."""
+        if isinstance(argument, str):
+            self._track_directory(argument)
+            return None
+        target, now_s = argument
+        store = self._opened(target)
+        if began := getattr(store, "began", None):
+            began(now_s)
+        return address_of(store, target)
+
+    def _opened(self, target: str) -> Store:
+        known = self._urls.get(target)
+        if known is not None:
+            return known
+        self._may_still_track(target)
+        store = self.premises.open(target)
+        self._add(store)
+        self._urls[target] = store
+        return store
+
+    def _track_directory(self, argument: str) -> None:
         path = Path(argument)
-        world = self._stage.world
-        stores = [store for store in world.stores if isinstance(store, DirectoryStore)]
+        stores = [store for store in self._stage.world.stores if isinstance(store, DirectoryStore)]
         if any(path == store.root or store.root in path.parents for store in stores):
             return
+        self._may_still_track(str(path))
+        self._add(DirectoryStore(path, f"track{len(stores)}"))
+
+    def _may_still_track(self, target: str) -> None:
         if not self._may_track:
             raise ScenarioError(
-                f"once.track({str(path)!r}) was not called in the fault-free run, so its first state is not known; "
+                f"once.track({target!r}) was not called in the fault-free run, so its first state is not known; "
                 "call it at the beginning of the test, always"
             )
-        store = DirectoryStore(path, f"track{len(stores)}")
-        world.add(store)
+
+    def _add(self, store: Store) -> None:
+        self._stage.world.add(store)
         self._root = replace(
             self._root, picture=Picture((*self._root.picture.snapshots, (store.name, store.snapshot())))
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_once import audit, clock, entropy
 from pytest_once.allowance import Allowance, request_names
-from pytest_once.boundaries import files, sqlite, sqlite_inherited
+from pytest_once.boundaries import files, servers, sqlite, sqlite_inherited
 from pytest_once.boundaries.builtin import BUILT_IN
 from pytest_once.boundaries.importing import when_imported
 from pytest_once.boundaries.rebinding import Reference, references
@@ -43,6 +43,8 @@ class Prepared:
 
 
 _installed_roots: list[Path] = []
+
+_DATABASES = {"postgresql": "PostgreSQL database", "redis": "Redis database"}
 
 
 def prepare(roots: Sequence[Path], allow: Sequence[str] = (), seams: Sequence[Seam] = ()) -> Prepared:
@@ -146,10 +148,16 @@ def _allowable(target: str) -> tuple[str, ...]:
 
 
 def _outside_message(what: str, target: str) -> str:
-    kind, _, program = target.partition(":")
+    kind, _, name = target.partition(":")
+    if kind in _DATABASES:
+        return (
+            f"{what} would change {name}, a {_DATABASES[kind]} that is not tracked: the change could be neither "
+            "pictured nor undone, and would leak from one incarnation into another. Call url = once.track(url) at the "
+            "beginning, and use the URL it returns"
+        )
     if kind == "subprocess":
         return (
-            f"the program {program} is run: what it does is neither counted nor undone, and exploring would run it "
+            f"the program {name} is run: what it does is neither counted nor undone, and exploring would run it "
             "many times. Wrap the function that runs it with once.tool(fn), which counts each call as an effect, or "
             "with once.tool(fn, counted=False) if what it does is counted elsewhere or changes nothing outside the "
             "tracked directories. A server that the test needs is started in a module or session fixture"
@@ -165,6 +173,13 @@ def _outside_message(what: str, target: str) -> str:
         "nor undone, and exploring would send it many times. Point the client at once.provider(...).url, use its "
         f'router, or, if no effect depends on it, allow=("http:{request_names(target)[0]}",)'
     )
+
+
+def watch_server(address: str) -> None:
+    """In the child: one more database on a server belongs to the world."""
+    servers.track(address)
+    for host, port in servers.sockets(address):
+        audit.allow_connection(host, port)
 
 
 def watch_also(directory: Path) -> None:

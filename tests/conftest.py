@@ -1,3 +1,3 @@
 """For every test of this project."""
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.services"]

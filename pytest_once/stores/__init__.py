@@ -19,7 +19,12 @@ class Snapshot(Protocol):
 
 
 class Store(Protocol):
-    """Something durable that is tracked. Its process under test is stopped while any of these runs."""
+    """Something durable that is tracked. Its process under test is stopped while any of these runs.
+
+    A store may also have `address`, the URL that the code under test must use where that is not the one named in
+    `once.track(url)`; `began(now_s)`, called with the virtual time (epoch seconds) when an incarnation is about to
+    use it; and `close()`, called when the test is over, however it ended.
+    """
 
     @property
     def name(self) -> str:
