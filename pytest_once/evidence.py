@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pytest_once.canonical import Form, Naming, digest, masked_text
+from pytest_once.canonical import Form, Naming, Row, digest, masked_text, occurring
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
 from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
@@ -91,8 +91,10 @@ class Evidence:
         return self._world.instants(sight.picture, self._named(sight.tokens))
 
     def occurring(self, sight: Sight) -> frozenset[str]:
-        """Those of the random texts that are still somewhere in the world."""
-        return self._world.occurring(sight.picture, sight.tokens)
+        """Those of the random texts that are still somewhere in the world, or in what reached a provider."""
+        arrived = self._ledger(sight).arrivals
+        asked = [Row("arrivals", ("operation", "key", "payload"), (a.operation, a.key, a.payload)) for a in arrived]
+        return self._world.occurring(sight.picture, sight.tokens) | occurring(asked, sight.tokens)
 
     def mask(self, tokens: frozenset[str]) -> Mask:
         """Replaces random texts and times in a text by fixed signs."""

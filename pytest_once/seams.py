@@ -160,7 +160,8 @@ def _outside_message(what: str, target: str) -> str:
             f"the program {name} is run: what it does is neither counted nor undone, and exploring would run it "
             "many times. Wrap the function that runs it with once.tool(fn), which counts each call as an effect, or "
             "with once.tool(fn, counted=False) if what it does is counted elsewhere or changes nothing outside the "
-            "tracked directories. A server that the test needs is started in a module or session fixture"
+            "tracked directories. A server that the test needs is started in a module or session fixture. If "
+            f'nothing depends on what it does: allow=("process:{name}",)'
         )
     if kind == "smtp":
         return (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from pytest_once.boundaries import Boundary
 from pytest_once.checks import Verdict
 from pytest_once.evidence import Evidence
-from pytest_once.faults import DUPLICATE, KINDS
+from pytest_once.faults import KINDS, LOST_RESPONSE, STALE_READ
 from pytest_once.incarnation import Died, Hung, Misuse
 from pytest_once.life import Life, Looped
 from pytest_once.site import is_own_file, is_user_file
@@ -89,8 +90,7 @@ def check_announced(evidence: Evidence, life: Life, number: int) -> None:
     arrived = evidence.arrivals(life.last, number + 1)
     for passage in life.passages:
         provider = passage.boundary.provider
-        # What cannot be delivered twice is a question, which leaves no arrival.
-        if provider in arrived and DUPLICATE in passage.boundary.faults:
+        if provider in arrived and _arrives(passage.boundary):
             arrived[provider] -= KINDS[passage.fault].arrivals if passage.fault in KINDS else 1
     for provider, unannounced in arrived.items():
         for passage, after in zip(life.passages, life.sights[1:], strict=True):
@@ -108,6 +108,11 @@ def check_announced(evidence: Evidence, life: Life, number: int) -> None:
                 "requests, urllib3, aiohttp, boto3 and others): use one of them, wrap the function that sends it with "
                 "once.tool(fn, counted=False), or give its library a seam (hook pytest_once_boundaries)",
             )
+
+
+def _arrives(boundary: Boundary) -> bool:
+    """Whether a provider notes an arrival there; a question leaves none, nor a connection alone."""
+    return LOST_RESPONSE in boundary.faults and STALE_READ not in boundary.faults and boundary.kind != "provider"
 
 
 def misuse_verdict(misuse: Misuse) -> Verdict:

@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import platform
 import shutil
-import smtplib
 import socket
 import sqlite3
 import subprocess
@@ -283,13 +282,11 @@ def other_process_server() -> Any:
     "talk",
     [
         lambda address: socket.create_connection(address).close(),
-        lambda address: urllib.request.urlopen("http://{}:{}/".format(*address)),
-        lambda address: smtplib.SMTP(*address),
         lambda address: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", address),
         lambda address: asyncio.run(asyncio.open_connection(*address)),
         lambda address: ThreadPoolExecutor(1).submit(socket.create_connection, address).result(),
     ],
-    ids=["socket", "urllib", "smtplib", "datagram", "asyncio", "thread"],
+    ids=["socket", "datagram", "asyncio", "thread"],
 )
 def test_a_connection_that_no_seam_announces_is_stopped(
     talk: Callable[[Any], object], other_process_server: Listener
@@ -408,10 +405,10 @@ def test_a_registered_address_may_be_talked_to_past_httpx(
 @pytest.mark.parametrize(
     ("what", "start"),
     [
-        ("git status", lambda: subprocess.run(["git", "status"], check=False)),
+        ("the program git is run", lambda: subprocess.run(["git", "status"], check=False)),
         ('allow=("process:echo",)', lambda: subprocess.run("echo hello", shell=True, check=False)),
         ('allow=("process:true",)', lambda: os.system("true now")),
-        ("boundary: true", lambda: os.posix_spawn("/bin/true", ["true"], {})),
+        ("the program true is run", lambda: os.posix_spawn("/bin/true", ["true"], {})),
         ("/bin/true", lambda: os.execv("/bin/true", ["/bin/true"])),
         ("a copy of this process", lambda: os.fork() or os._exit(0)),
         ("a copy of this process", lambda: multiprocessing.get_context("fork").Process(target=print).start()),

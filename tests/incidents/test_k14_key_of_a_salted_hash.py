@@ -28,7 +28,9 @@ def worker(once: Once, key: str) -> None:
 
 
 def test_the_key_does_not_survive_the_process() -> None:
-    report = explore(lambda once: worker(once, salted_hash("room_1")), soft_faults=0, redeliver=0)
+    report = explore(
+        lambda once: worker(once, salted_hash("room_1")), soft_faults=0, redeliver=0, allow=("process:python*",)
+    )
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="room_1")
     assert violation.schedule.crashes == 1
 

@@ -11,7 +11,7 @@ from pytest_once import Verdict, selfcheck
 def test_every_control_is_judged_as_it_must_be(pytester: pytest.Pytester) -> None:
     """Every verdict there is has a control; no test of the suite is run."""
     pytester.makepyfile("def test_that_is_not_run(): assert False")
-    result = pytester.runpytest("--once-selfcheck")
+    result = pytester.runpytest_subprocess("--once-selfcheck")
     assert result.ret == pytest.ExitCode.OK
     total = len(selfcheck.CONTROLS)
     result.stdout.fnmatch_lines([f"{total} of {total} controls judged as they must be"])
