@@ -17,7 +17,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 # A stamp newer than pyproject.toml means there is nothing to install.
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python

@@ -223,7 +223,7 @@ class Exploration:
         said = [
             "a crash is the sudden death of the process (kill -9), not a power loss; a commit is atomic",
             "the body is deterministic given the stored state; it has one worker",
-            "every outside effect passes a boundary the seams know (sqlite3, httpx, files, once.tool)",
+            "every outside effect passes a boundary (audited, not proven)",
             *evidence.contracts(recorded.last),
         ]
         if self._needs_time:
