@@ -85,7 +85,7 @@ class Recorder:
 
     def __post_init__(self) -> None:
         premises = self.premises
-        directories = [DirectoryStore(path, label) for path, label in self._directories()]
+        directories = [DirectoryStore(path, label, keeps_times=True) for path, label in self._directories()]
         self._prepared = seams.prepare([premises.world, *self.tracked], self.expectations.allow)
         self._stage = Stage(
             body=self._body(self._prepared),
@@ -132,7 +132,8 @@ class Recorder:
             yield path, "tmp_path" if number == 0 else f"tracked{number}"
 
     def _first_life(self, variant: int) -> Life:
-        self._stage.put(self._root.picture)
+        # What was there before is as old under the other clock.
+        self._stage.put(self._stage.world.later(self._root.picture, variant * SHIFT_S))
         start_s = EPOCH_S + variant * SHIFT_S
         life = self._stage.live(Birth(0, variant, start_s, explain=True), frozenset(), let_live)
         ending = life.ending
@@ -270,7 +271,7 @@ class Recorder:
                 f"once.track({str(path)!r}) was not called in the fault-free run, so its first state is not known; "
                 "call it at the beginning of the test, always"
             )
-        store = DirectoryStore(path, f"track{len(stores)}")
+        store = DirectoryStore(path, f"track{len(stores)}", keeps_times=True)
         world.add(store)
         self._root = replace(
             self._root, picture=Picture((*self._root.picture.snapshots, (store.name, store.snapshot())))
