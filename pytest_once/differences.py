@@ -11,7 +11,6 @@ from typing import Any
 from pytest_once.canonical import Form, Naming, Row, ScannedRow
 from pytest_once.scanning import Cell, mask
 
-
 MTIME = "mtime"
 """The column that holds when a file was modified, in nanoseconds on the virtual clock."""
 

@@ -9,8 +9,8 @@ is full (ENOSPC) or read-only (EROFS), or applied although an error is reported 
 has closed the file, and what was still in its buffer is lost; after a flush that fails it is still there; and a
 file that is only dropped loses it without a word.
 
-What is changed here gets its modification time from the virtual clock, so that code which asks how old a file is compares
-like with like. A time that code sets itself stays; setting one is announced as any other change.
+What is changed here gets its modification time from the virtual clock, so that code which asks how old a file is
+compares like with like. A time that code sets itself stays; setting one is announced as any other change.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import errno
 import io
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -201,9 +202,10 @@ def _pair_call(name: str) -> Callable[..., Any]:
 
 
 def _mend_time(target: Any, directory: int | None = None) -> None:
-    """Modified now, if the operating system has given it the real time."""
+    """Modified now, if the operating system has given it the real time. target: path or descriptor."""
     with suppress(OSError):
-        if filetimes.is_real(os.stat(target, dir_fd=directory).st_mtime_ns):
+        status = os.fstat(target) if isinstance(target, int) else os.lstat(target, dir_fd=directory)
+        if filetimes.is_real(status.st_mtime_ns) and not stat.S_ISLNK(status.st_mode):
             _set_time(target, directory)
 
 
@@ -393,7 +395,6 @@ class _Announcing:
         parent.close()
         if fault is not None:
             raise _error(fault)
-
 
     def _once_write_out(self: Any) -> None:
         """What closing would write, while there is a descriptor to give the file its time by."""

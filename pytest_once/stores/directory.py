@@ -192,7 +192,10 @@ class DirectoryStore:
         if data.startswith(MAGIC) or (not data and path.endswith(SUFFIXES)):
             self._databases.add(path)
             return True
-        return bool(self._databases) and path.rpartition("-")[0] in self._databases
+        if not self._databases:
+            return False
+        base, _, part = path.rpartition("-")
+        return base in self._databases and part.startswith(("wal", "journal", "mj"))
 
     def _entry(self, path: str, kind: str, mode: int, data: bytes, mtime_ns: int | None = None) -> Entry:
         # Comparing with what was there last is many times cheaper than hashing, and shares the memory.
