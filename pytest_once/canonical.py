@@ -33,6 +33,10 @@ from pytest_once.scanning import (
 _PLAIN, _IGNORE, _VOLATILE = 0, 1, 2
 
 
+MTIME = "mtime"
+"""The column that holds when a file was modified, in nanoseconds on the virtual clock."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row of the world.
@@ -58,6 +62,7 @@ class Naming:
     virtual epoch seconds (lowest, highest) between which a number or timestamp is an instant; none is when
     highest <= lowest. Leave a margin below the first instant: timestamps may be cut to the minute. constants:
     ("place.column", number) for the numbers in those columns that are not random, as `constants` finds them.
+    file_times: whether modification times of files count; only where somebody reads them.
     """
 
     tokens: frozenset[str] = frozenset()
@@ -65,10 +70,16 @@ class Naming:
     ignore: tuple[str, ...] = ()
     clock_window: tuple[float, float] = (0.0, 0.0)
     constants: frozenset[tuple[str, Cell]] = frozenset()
+    file_times: bool = True
 
     def with_tokens(self, tokens: frozenset[str]) -> Naming:
         """The same naming with these tokens instead."""
         return replace(self, tokens=tokens)
+
+
+def is_file_time(row: Row, name: str) -> bool:
+    """Whether a cell says when a file was modified."""
+    return name == MTIME and row.names[0] in ("content", "directory")
 
 
 @lru_cache(maxsize=4096)
@@ -171,7 +182,8 @@ class Form:
         masked = place_scan if type(place_scan) is str else mask(place_scan)[1]
         roles = tuple(
             _IGNORE
-            if naming.ignore and matches_column(row.place, name, naming.ignore)
+            if (naming.ignore and matches_column(row.place, name, naming.ignore))
+            or (not naming.file_times and is_file_time(row, name))
             else _VOLATILE
             if f"{masked}.{name}" in naming.columns
             else _PLAIN

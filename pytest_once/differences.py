@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from pytest_once.canonical import Form, Naming, Row, ScannedRow
+from pytest_once.canonical import Form, Naming, Row, ScannedRow, is_file_time
 from pytest_once.scanning import Cell, mask
 
 
@@ -111,13 +111,15 @@ def _encoded(value: Any) -> bytes:
 def describe_changes(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> list[str]:
     """What differs between two worlds, for a person: "agent.db/tasks.attempts: 3 -> 4".
 
-    Rows of one place are compared in order. Each difference is listed once.
+    Rows of one place are compared in order. Each difference is listed once; files that were only modified at another
+    time come last.
     """
     places: dict[str, tuple[list[Row], list[Row]]] = {}
     for side, rows in enumerate((rows_a, rows_b)):
         for row in rows:
             places.setdefault(row.place, ([], []))[side].append(row)
     changes: dict[str, None] = {}
+    touched: dict[str, None] = {}
     for place, (before, after) in places.items():
         if len(before) != len(after):
             changes[f"{place}: {_count(len(before))} -> {_count(len(after))}"] = None
@@ -126,10 +128,14 @@ def describe_changes(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> list[str]:
                 changes[f"{place}: ({', '.join(a.names)}) -> ({', '.join(b.names)})"] = None
                 continue
             for name, was, now in zip(a.names, a.cells, b.cells, strict=True):
-                if _encoded(was) != _encoded(now):
-                    label = place if name == "content" and len(a.names) <= 2 else f"{place}.{name}"
+                if _encoded(was) == _encoded(now):
+                    continue
+                if is_file_time(a, name):
+                    touched[f"{place}: modified at another time"] = None
+                else:
+                    label = place if name == "content" and len(a.names) <= 3 else f"{place}.{name}"
                     changes[f"{label}: {_brief(was)} -> {_brief(now)}"] = None
-    return list(changes)
+    return [*changes, *touched]
 
 
 def most_varied(worlds: Iterable[Sequence[Row]]) -> list[str]:
@@ -141,7 +147,9 @@ def most_varied(worlds: Iterable[Sequence[Row]]) -> list[str]:
         for row in rows:
             sizes[row.place] = sizes.get(row.place, 0) + 1
             for name, cell in zip(row.names, row.cells, strict=True):
-                label = row.place if name == "content" and len(row.names) <= 2 else f"{row.place}.{name}"
+                if is_file_time(row, name):
+                    continue  # other in each state, as times are; only their order counts
+                label = row.place if name == "content" and len(row.names) <= 3 else f"{row.place}.{name}"
                 columns.setdefault(label, []).append(cell)
         for label, content in (*columns.items(), *sizes.items()):
             seen.setdefault(label, set()).add(_encoded(content))

@@ -76,7 +76,15 @@ class Exploration:
                 self._recorder.settle()
 
     def _record(self) -> Recording:
-        self._recorder = Recorder(self.premises, self.front, self.expectations, self.limits, self.tracked, self.seams)
+        self._recorder = Recorder(
+            self.premises,
+            self.front,
+            self.expectations,
+            self.limits,
+            self.tracked,
+            self.seams,
+            file_times=self._recorder is not None and self._recorder.file_times,
+        )
         return self._recorder.record()
 
     def _no_answer(self, verdict: Verdict, problem: str, trace: str = "") -> Report:
@@ -109,6 +117,10 @@ class Exploration:
             deadline,
         )
         graph = explorer.run()
+        if self._recorder is not None and self._recorder.file_times and not evidence.naming.file_times:
+            # Only a later life reads them; states that differ in nothing else were taken for one.
+            recording.stage.put(recording.root.picture)
+            return self._explore()
         violations = self._confirm(recording, graph)
         if violations:
             verdict = min((violation.verdict for violation in violations), key=SEVERITY.index)

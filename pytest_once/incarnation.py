@@ -132,6 +132,8 @@ class Channel:
         os._exit(1)
 
     def end(self, ended: Ended) -> None:
+        """Say that the body has ended, and wait until that was heard."""
+        self.between()
         self._exchange(replace(ended, now_s=self.now_s(), minted=self._take_minted()))
 
     def _take_minted(self) -> tuple[str, ...]:

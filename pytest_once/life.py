@@ -176,7 +176,7 @@ class Stage:
         if life.last is None:
             passage = life.passages[-1] if life.passages else None
             now_s, tokens = (birth.start_s, tokens) if passage is None else (passage.now_s, passage.tokens)
-            life.last = Sight(self.world.take(), now_s, tokens)
+            life.last = Sight(self.world.take(now_s), now_s, tokens)
         return life
 
     def _directed(self, child: Incarnation, tokens: frozenset[str], direct: Director, max_boundaries: int) -> Life:
@@ -196,10 +196,10 @@ class Stage:
             decision = direct(len(life.passages), boundary)
             undelivered = None
             if decision.deliver:
-                undelivered = self.world.take()
+                undelivered = self.world.take(message.now_s)
                 for number in decision.deliver:
                     self.deliver(number, message.now_s)
-            picture = self.world.take() if decision.look else None
+            picture = self.world.take(message.now_s) if decision.look else None
             fault = f"{OPTION}:{decision.option}" if decision.option else decision.fault
             life.passages.append(
                 Passage(boundary, fault, picture, message.now_s, tokens, decision.deliver, undelivered)
@@ -215,7 +215,7 @@ class Stage:
         life.ending = message
         if isinstance(message, Ended):
             self.modules |= frozenset(message.modules)
-            life.last = Sight(self.world.take(), message.now_s, tokens | frozenset(message.minted))
+            life.last = Sight(self.world.take(message.now_s), message.now_s, tokens | frozenset(message.minted))
         return life
 
     def _still_new(self, life: Life) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_once.canonical import matches_column, matches_place
+from pytest_once.canonical import MTIME, matches_column, matches_place
 from pytest_once.evidence import Evidence
 from pytest_once.incarnation import Ended
 from pytest_once.life import Life
@@ -38,6 +38,7 @@ YEARS = 4
 """By how much a date is moved: a leap day stays one."""
 
 MARK = "~perturbed"
+_YEAR_NS = 365 * 86400 * 10**9
 
 _DATE = re.compile(r"(\d{4})(?=-\d\d-\d\d)", re.ASCII)
 _UUID = re.compile(r"(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{16,})", re.IGNORECASE | re.ASCII)
@@ -126,9 +127,15 @@ def _other_directory(
             data = _other_database(place, entry.data, *logs, ignore, changed, left)
             if data is not None:  # recovered: its logs are no more
                 replaced |= {path: _entry(entry, data), f"{path}-wal": None, f"{path}-journal": None}
-        elif path not in parts and (matches_place(place, ignore) or matches_column(place, "content", ignore)):
-            replaced[path] = _entry(entry, _other_content(entry.data))
-            changed.append(place)
+        elif path not in parts:
+            whole = matches_place(place, ignore)
+            if whole or matches_column(place, "content", ignore):
+                entry = replaced[path] = _entry(entry, _other_content(entry.data))
+                changed.append(place)
+            if entry.mtime_ns is not None and (whole or matches_column(place, MTIME, ignore)):
+                replaced[path] = entry._replace(mtime_ns=entry.mtime_ns - YEARS * _YEAR_NS)
+                if not whole:
+                    changed.append(f"{place}.{MTIME}")
     if not replaced:
         return snapshot
     exchanged = (replaced.get(entry.path, entry) for entry in snapshot.entries)

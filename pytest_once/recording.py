@@ -74,7 +74,7 @@ class Recorder:
 
     tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones.
     allowed: targets outside the world that lives have touched because the test allows it; it grows for as long as
-    there are lives.
+    there are lives. file_times: whether some life has read when a file was modified.
     """
 
     premises: Premises
@@ -84,6 +84,7 @@ class Recorder:
     tracked: Sequence[Path] = ()
     seams: Sequence[Seam] = ()
     allowed: set[str] = field(default_factory=set)
+    file_times: bool = False
     _stage: Stage = field(init=False)
     _prepared: Prepared = field(init=False)
     _root: Sight = field(init=False)
@@ -92,7 +93,7 @@ class Recorder:
 
     def __post_init__(self) -> None:
         premises = self.premises
-        directories = [DirectoryStore(path, label) for path, label in self._directories()]
+        directories = [DirectoryStore(path, label, keeps_times=True) for path, label in self._directories()]
         self._prepared = seams.prepare([premises.world, *self.tracked], self.expectations.allow, self.seams)
         self._stage = Stage(
             body=self._body(self._prepared),
@@ -101,8 +102,16 @@ class Recorder:
             life_timeout_s=self.limits.life_timeout_s,
             max_boundaries=self.limits.max_boundaries,
             deliver=premises.deliver,
-            services={"serve": lambda _: premises.serve(), "track": self._track, "allowed": self.allowed.add},
+            services={
+                "serve": lambda _: premises.serve(),
+                "track": self._track,
+                "allowed": self.allowed.add,
+                "reads_times": self._reads_times,
+            },
         )
+
+    def _reads_times(self, _: Any) -> None:
+        self.file_times = True
 
     def settle(self) -> None:
         """Wait until the last child is gone."""
@@ -139,7 +148,8 @@ class Recorder:
             yield path, "tmp_path" if number == 0 else f"tracked{number}"
 
     def _first_life(self, variant: int) -> Life:
-        self._stage.put(self._root.picture)
+        # What was there before is as old under the other clock.
+        self._stage.put(self._stage.world.later(self._root.picture, variant * SHIFT_S))
         start_s = EPOCH_S + variant * SHIFT_S
         life = self._stage.live(Birth(0, variant, start_s, explain=True), frozenset(), let_live)
         ending = life.ending
@@ -168,7 +178,7 @@ class Recorder:
 
     def _learn(self, first: Life, other: Life) -> Evidence:
         assert first.last is not None and other.last is not None
-        naming = Naming(ignore=self.expectations.ignore, clock_window=WINDOW_S)
+        naming = Naming(ignore=self.expectations.ignore, clock_window=WINDOW_S, file_times=self.file_times)
         evidence = Evidence(self._stage.world, naming)
         ours = [boundary.anchor for boundary in first.boundaries]
         theirs = [boundary.anchor for boundary in other.boundaries]
@@ -311,7 +321,7 @@ class Recorder:
         if any(path == store.root or store.root in path.parents for store in stores):
             return
         self._may_still_track(str(path))
-        self._add(DirectoryStore(path, f"track{len(stores)}"))
+        self._add(DirectoryStore(path, f"track{len(stores)}", keeps_times=True))
 
     def _may_still_track(self, target: str) -> None:
         if not self._may_track:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_once import audit, clock, entropy
+from pytest_once import audit, clock, entropy, filetimes
 from pytest_once.allowance import Allowance, request_names
 from pytest_once.boundaries import files, servers, sqlite, sqlite_inherited
 from pytest_once.boundaries.builtin import BUILT_IN
@@ -100,6 +100,7 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
 
     sqlite.install(_installed_roots, prepared.early, foreign_file)
     files.install(_installed_roots, prepared.early)
+    filetimes.watch(_installed_roots, lambda: channel.request("reads_times", None))
 
     def outside(what: str, target: str, site: Site) -> None:
         if not audit.permits(*_allowable(target)):

@@ -94,8 +94,15 @@ class World:
                 return name, os.path.relpath(real, os.path.realpath(root))
         return None
 
-    def take(self) -> Picture:
-        """What another process would find now. Raises StoreError."""
+    def take(self, now_s: float | None = None) -> Picture:
+        """What another process would find now. Raises StoreError.
+
+        now_s: virtual time (epoch seconds), if some has passed since the last picture.
+        """
+        if now_s is not None:
+            for store in self._stores.values():
+                if hasattr(store, "now_s"):
+                    store.now_s = now_s
         return Picture(tuple((name, store.snapshot()) for name, store in self._stores.items()))
 
     def put(self, picture: Picture) -> None:
@@ -108,6 +115,15 @@ class World:
             )
         for name, store in self._stores.items():
             store.restore(snapshots[name])
+
+    def later(self, picture: Picture, seconds: float) -> Picture:
+        """The same picture, the times of its files moved on the virtual clock."""
+        return Picture(
+            tuple(
+                (name, store.later(snapshot, seconds) if hasattr(store := self._stores[name], "later") else snapshot)
+                for name, snapshot in picture.snapshots
+            )
+        )
 
     def rows(self, picture: Picture) -> list[Row]:
         """The picture's logical content, store by store in the order they were added."""

@@ -8,6 +8,9 @@ A replacement, a rename, a sync, a flush and a close can be ordered to fail: wit
 is full (ENOSPC) or read-only (EROFS), or applied although an error is reported (EIO). As in reality a close that fails
 has closed the file, and what was still in its buffer is lost; after a flush that fails it is still there; and a
 file that is only dropped loses it without a word.
+
+What is changed here gets its modification time from the virtual clock, so that code which asks how old a file is
+compares like with like. A time that code sets itself stays; setting one is announced as any other change.
 """
 
 from __future__ import annotations
@@ -17,10 +20,14 @@ import errno
 import io
 import os
 import re
+import stat
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_once import filetimes
 from pytest_once.boundaries import announce
 from pytest_once.boundaries.rebinding import Reference, rebind
 from pytest_once.faults import COMMIT_UNKNOWN, STORE_FULL, STORE_READONLY
@@ -40,7 +47,7 @@ _SYNCS = tuple(name for name in ("fsync", "fdatasync") if hasattr(os, name))
 _DESCRIPTOR_CALLS = ("ftruncate", "write", "close")
 _WRITING_FLAGS = os.O_CREAT | os.O_TRUNC
 _originals: dict[str, Callable[..., Any]] = {
-    name: getattr(os, name) for name in (*_PATH_CALLS, *_PAIR_CALLS, *_SYNCS, *_DESCRIPTOR_CALLS, "open")
+    name: getattr(os, name) for name in (*_PATH_CALLS, *_PAIR_CALLS, *_SYNCS, *_DESCRIPTOR_CALLS, "open", "utime")
 }
 
 _roots: tuple[str, ...] = ()
@@ -97,6 +104,23 @@ def _tracked(path: Any, directory: int | None = None) -> str | None:
     return None
 
 
+def _set_time(target: Any, directory: int | None = None) -> None:
+    """Modified now, on the virtual clock. target: path or descriptor."""
+    now_ns = filetimes.at(time.time())
+    with suppress(OSError):  # it may be somebody else's
+        _originals["utime"](target, ns=(now_ns, now_ns), dir_fd=directory)
+
+
+def _set_time_above(path: Any, directory: int | None = None) -> None:
+    """The directory that holds the path was modified now: it has one entry more, or one less, or another."""
+    text = os.fsdecode(path)
+    if not os.path.isabs(text) and directory is not None:
+        text = os.path.join(_directory_of(directory) or "", text)
+    above = os.path.dirname(os.path.abspath(text))
+    if any(above.startswith(root) for root in _roots):
+        _set_time(above)
+
+
 def _directory_of(descriptor: int) -> str | None:
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
@@ -124,7 +148,10 @@ def _path_call(name: str) -> Callable[..., Any]:
         shown = _tracked(path, dir_fd)
         if shown is not None and _exists(path, dir_fd):
             announce("file", f"{'remove' if name == 'unlink' else name} {shown}")
-        return original(path, dir_fd=dir_fd)
+        result = original(path, dir_fd=dir_fd)
+        if shown is not None:
+            _set_time_above(path, dir_fd)
+        return result
 
     return call
 
@@ -142,13 +169,17 @@ def _mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
     if shown is not None and not _exists(path, dir_fd):
         announce("file", f"mkdir {shown}")
     _originals["mkdir"](path, mode, dir_fd=dir_fd)
+    if shown is not None:
+        _set_time(path, dir_fd)
+        _set_time_above(path, dir_fd)
 
 
 def _pair_call(name: str) -> Callable[..., Any]:
     original = _originals[name]
 
     def call(src: Any, dst: Any, *positional: Any, **named: Any) -> Any:
-        shown = _tracked(dst, named.get("dst_dir_fd", named.get("dir_fd")))
+        into = named.get("dst_dir_fd", named.get("dir_fd"))
+        shown = _tracked(dst, into)
         if shown is None and name in ("replace", "rename"):
             shown = _tracked(src, named.get("src_dir_fd"))  # moved out of the world
         fault = None
@@ -159,10 +190,37 @@ def _pair_call(name: str) -> Callable[..., Any]:
                 announce("file", f"{name} {shown}")
         if fault in (None, COMMIT_UNKNOWN):
             original(src, dst, *positional, **named)
+            if shown is not None:
+                _set_time_above(dst, into)
+                if name in ("replace", "rename"):
+                    _set_time_above(src, named.get("src_dir_fd"))
+                    _mend_time(dst, into)  # it may come from outside of the world
         if fault is not None:
             raise _error(fault, src, dst)
 
     return call
+
+
+def _mend_time(target: Any, directory: int | None = None) -> None:
+    """Modified now, if the operating system has given it the real time. target: path or descriptor."""
+    with suppress(OSError):
+        status = os.fstat(target) if isinstance(target, int) else os.lstat(target, dir_fd=directory)
+        if filetimes.is_real(status.st_mtime_ns) and not stat.S_ISLNK(status.st_mode):
+            _set_time(target, directory)
+
+
+def _utime(path: Any, times: Any = None, **named: Any) -> None:
+    known = isinstance(path, int)
+    shown = _descriptors.get(path) if known else _tracked(path, named.get("dir_fd"))
+    if shown is not None and (known or _exists(path, named.get("dir_fd"))):
+        announce("file", f"utime {shown}")
+        if times is None and "ns" not in named:
+            now_ns = filetimes.at(time.time())
+            named["ns"] = (now_ns, now_ns)
+    if "ns" in named and times is None:
+        _originals["utime"](path, **named)
+    else:
+        _originals["utime"](path, times, **named)
 
 
 def _sync(name: str) -> Callable[[Any], None]:
@@ -185,18 +243,24 @@ def _truncate(path: Any, length: int) -> None:
     if shown is not None:
         announce("file", f"truncate {shown}")
     _originals["truncate"](path, length)
+    if shown is not None:
+        _set_time(path)
 
 
 def _ftruncate(fd: int, length: int, /) -> None:
     if fd in _descriptors:
         announce("file", f"truncate {_descriptors[fd]}")
     _originals["ftruncate"](fd, length)
+    if fd in _descriptors:
+        _set_time(fd)
 
 
 def _write(fd: int, data: Any, /) -> int:
     if fd in _descriptors:
         announce("file", f"write {_descriptors[fd]}")
     written: int = _originals["write"](fd, data)
+    if fd in _descriptors:
+        _set_time(fd)
     return written
 
 
@@ -207,11 +271,17 @@ def _close(fd: int) -> None:
 
 def _os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
     shown = _tracked(path, dir_fd) if flags & (os.O_WRONLY | os.O_RDWR | _WRITING_FLAGS) else None
-    if shown is not None and (flags & os.O_TRUNC or (flags & os.O_CREAT and not _exists(path, dir_fd))):
+    created = shown is not None and bool(flags & os.O_CREAT) and not _exists(path, dir_fd)
+    changes = created or (shown is not None and bool(flags & os.O_TRUNC))
+    if changes:
         announce("file", f"open {shown}")
     fd: int = _originals["open"](path, flags, mode, dir_fd=dir_fd)
     if shown is not None:
         _descriptors[fd] = shown
+    if changes:
+        _set_time(fd)
+    if created:
+        _set_time_above(path, dir_fd)
     return fd
 
 
@@ -222,6 +292,7 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "write": _write,
     "close": _close,
     "mkdir": _mkdir,
+    "utime": _utime,
     **{name: _path_call(name) for name in ("remove", "unlink", "rmdir")},
     **{name: _pair_call(name) for name in _PAIR_CALLS},
     **{name: _sync(name) for name in _SYNCS},
@@ -251,10 +322,16 @@ def _open(
     shown = _tracked(file)
     if shown is None:
         return really()
-    fresh = "w" in mode or not os.path.exists(file)
-    if fresh and "r" not in mode:
-        announce("file", f"open {shown}")
-    return _announcing(really(), shown, fresh, newline)
+    exists = os.path.exists(file)
+    fresh = "w" in mode or not exists
+    if not fresh or "r" in mode:
+        return _announcing(really(), shown, fresh, newline)
+    announce("file", f"open {shown}")
+    opened = really()
+    _set_time(opened.fileno())
+    if not exists:
+        _set_time_above(file)
+    return _announcing(opened, shown, fresh, newline)
 
 
 class _Announcing:
@@ -276,12 +353,15 @@ class _Announcing:
     def write(self: Any, data: Any, /) -> int:
         self._once_since_announced += self._once_size(data)
         full = self._once_since_announced >= io.DEFAULT_BUFFER_SIZE
-        if full or isinstance(self, io.RawIOBase) or (self._once_by_line and "\n" in data):
+        through = full or isinstance(self, io.RawIOBase) or (self._once_by_line and "\n" in data)
+        if through:
             self._once_since_announced = 0
             announce("file", f"write {self._once_shown}")
         self._once_pending = self._once_dirty = True
         parent: Any = super()
         written: int = parent.write(data)
+        if through:
+            _set_time(self.fileno())
         return written
 
     def flush(self: Any) -> None:
@@ -293,6 +373,7 @@ class _Announcing:
             self._once_since_announced = 0
             parent: Any = super()
             parent.flush()
+            _set_time(self.fileno())
             if fault is not None:
                 raise _error(fault)
         else:
@@ -307,11 +388,23 @@ class _Announcing:
                 fault = _ordered_to_fail(f"close {self._once_shown}")
             if fault not in (None, COMMIT_UNKNOWN):
                 _lose_what_comes(self.fileno())
+            elif self._once_pending:
+                self._once_write_out()
             _descriptors.pop(self.fileno(), None)
         parent: Any = super()
         parent.close()
         if fault is not None:
             raise _error(fault)
+
+    def _once_write_out(self: Any) -> None:
+        """What closing would write, while there is a descriptor to give the file its time by."""
+        if self._once_dirty:
+            parent: Any = super()
+            with suppress(OSError):  # closing tries again, and says so
+                parent.flush()
+                _set_time(self.fileno())
+        else:
+            _mend_time(self.fileno())  # its descriptor may have been written to, as shutil does
 
 
 def _lose_what_comes(fd: int) -> None:

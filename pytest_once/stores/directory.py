@@ -1,4 +1,9 @@
-"""A directory as a store: every file, directory and link below it, byte for byte."""
+"""A directory as a store: every file, directory and link below it, byte for byte.
+
+Where a virtual clock is kept, modification times belong to the picture, those of databases excepted: SQLite changes
+its files when it likes. A time that the operating system gave meanwhile (a memory map, an extension) is replaced by the
+virtual one of the picture that shows it first.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,19 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_once.canonical import Row
+from pytest_once import filetimes
+from pytest_once.canonical import MTIME, Row
+from pytest_once.clock import EPOCH_S
+from pytest_once.scanning import Cell
 from pytest_once.stores import StoreError
-from pytest_once.stores.sqlite import MAGIC, database_rows, is_database, super_journal_of
+from pytest_once.stores.sqlite import MAGIC, SUFFIXES, database_rows, is_database, super_journal_of
 
 LARGEST_FILE_BYTES = 256 * 1024 * 1024
 
@@ -27,7 +37,7 @@ class Entry(NamedTuple):
     """One thing in a directory.
 
     path: relative, with "/". data: a file's content; a symlink's target; for a hard link, the path it
-    repeats. digest: hash of data.
+    repeats. digest: hash of data. mtime_ns: when it was modified, on the virtual clock; None where that is not kept.
     """
 
     path: str
@@ -35,6 +45,7 @@ class Entry(NamedTuple):
     mode: int
     data: bytes
     digest: bytes
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +62,20 @@ class _Vanished(Exception):
 
 
 class DirectoryStore:
-    """All of a directory. Modes are kept; times, owners and extended attributes are not."""
+    """All of a directory. Modes are kept, other times than of modification, owners and extended attributes are not.
 
-    def __init__(self, root: Path, label: str = "") -> None:
-        """label: the store's name and prefix of its rows' places; else places are relative to root."""
+    now_s: the virtual time (epoch seconds) at which a picture is taken; whoever takes one keeps it up to date.
+    """
+
+    def __init__(self, root: Path, label: str = "", *, keeps_times: bool = False) -> None:
+        """label: the store's name and prefix of its rows' places; else places are relative to root.
+
+        keeps_times: modification times are on the virtual clock, and belong to the picture.
+        """
+        self.now_s = EPOCH_S - 1.0
+        self._keeps_times = keeps_times
+        self._aged = not keeps_times
+        self._databases: set[str] = set()
         self.name = label or str(root)
         self._label = label
         self._root = os.path.abspath(root)
@@ -68,6 +89,9 @@ class DirectoryStore:
 
     def snapshot(self) -> DirectorySnapshot:
         """Raises StoreError for what cannot be kept: a device, a huge or unreadable file."""
+        if not self._aged:
+            self._age()
+            self._aged = True
         try:
             return self._scan()
         except _Vanished:
@@ -79,7 +103,33 @@ class DirectoryStore:
                     f"working in {self._root}; stop it, or track a directory that it does not use"
                 ) from None
 
+    def _age(self) -> None:
+        """Give what was there before the first process times that the virtual clock has passed."""
+        real: dict[str, int] = {}
+        for directory, names, files in os.walk(self._root):
+            for path in (os.path.join(directory, name) for name in (*names, *files)):
+                with suppress(FileNotFoundError):
+                    status = os.lstat(path)
+                    if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+                        real[path] = status.st_mtime_ns
+        aged = filetimes.aged(set(real.values()), time.time_ns())
+        for path, mtime_ns in real.items():
+            if mtime_ns in aged:
+                _set_time(path, aged[mtime_ns])
+
+    def later(self, snapshot: DirectorySnapshot, seconds: float) -> DirectorySnapshot:
+        """The same picture, its times moved on the virtual clock."""
+        by_ns = filetimes.at(seconds)
+        entries = tuple(
+            entry._replace(mtime_ns=entry.mtime_ns + by_ns)
+            if entry.mtime_ns is not None and filetimes.is_virtual(entry.mtime_ns)
+            else entry
+            for entry in snapshot.entries
+        )
+        return DirectorySnapshot(entries, _key(entries), snapshot.skipped)
+
     def _scan(self) -> DirectorySnapshot:
+        self._databases.clear()
         entries: list[Entry] = []
         skipped: list[str] = []
         self._scan_below("", entries, skipped, {})
@@ -87,12 +137,8 @@ class DirectoryStore:
         found = tuple(entries)
         if last is not None and last.entries == found and last.skipped == tuple(skipped):
             return last
-        hasher = hashlib.blake2b(digest_size=16)
-        for entry in found:
-            path = os.fsencode(entry.path)
-            hasher.update(b"%d %s %s %o " % (len(path), path, entry.kind.encode(), entry.mode) + entry.digest)
         self._known = {entry.path: entry for entry in found}
-        self._last = DirectorySnapshot(found, hasher.digest(), tuple(skipped))
+        self._last = DirectorySnapshot(found, _key(found), tuple(skipped))
         return self._last
 
     def _scan_below(
@@ -113,7 +159,7 @@ class DirectoryStore:
                 raise _Vanished(found.path) from None
             mode = stat.S_IMODE(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
-                entries.append(self._entry(path, _DIRECTORY, mode, b""))
+                entries.append(self._entry(path, _DIRECTORY, mode, b"", self._time(found.path, status)))
                 self._scan_below(path, entries, skipped, linked)
             elif stat.S_ISREG(status.st_mode):
                 if path.endswith("-shm") and self._is_beside_database(found.path):
@@ -123,18 +169,41 @@ class DirectoryStore:
                     if first != path:
                         entries.append(self._entry(path, _HARDLINK, mode, os.fsencode(first)))
                         continue
-                entries.append(self._entry(path, _FILE, mode, _content(found.path, status.st_size)))
+                data = _content(found.path, status.st_size)
+                mtime_ns = None if self._is_of_database(path, data) else self._time(found.path, status)
+                entries.append(self._entry(path, _FILE, mode, data, mtime_ns))
             elif stat.S_ISSOCK(status.st_mode) or stat.S_ISFIFO(status.st_mode):
                 skipped.append(path)
             else:
                 raise StoreError(f"{found.path} is a device and cannot be put back; move it out of {self._root}")
 
-    def _entry(self, path: str, kind: str, mode: int, data: bytes) -> Entry:
+    def _time(self, path: str, status: os.stat_result) -> int | None:
+        if not self._keeps_times:
+            return None
+        if not filetimes.is_real(status.st_mtime_ns):
+            return status.st_mtime_ns
+        now_ns = filetimes.at(self.now_s)
+        _set_time(path, now_ns)
+        return now_ns
+
+    def _is_of_database(self, path: str, data: bytes) -> bool:
+        """Whether a file is a database or, listed after it, its log or journal."""
+        if data.startswith(MAGIC) or (not data and path.endswith(SUFFIXES)):
+            self._databases.add(path)
+            return True
+        if not self._databases:
+            return False
+        base, _, part = path.rpartition("-")
+        return base in self._databases and part.startswith(("wal", "journal", "mj"))
+
+    def _entry(self, path: str, kind: str, mode: int, data: bytes, mtime_ns: int | None = None) -> Entry:
         # Comparing with what was there last is many times cheaper than hashing, and shares the memory.
         known = self._known.get(path)
-        if known is not None and known.data == data and known.kind == kind and known.mode == mode:
-            return known
-        return Entry(path, kind, mode, data, hashlib.sha256(data).digest())
+        if known is not None and known.data == data and known.kind == kind:
+            if known.mode == mode and known.mtime_ns == mtime_ns:
+                return known
+            return known._replace(mode=mode, mtime_ns=mtime_ns)
+        return Entry(path, kind, mode, data, hashlib.sha256(data).digest(), mtime_ns)
 
     @staticmethod
     def _is_beside_database(path: str) -> bool:
@@ -154,22 +223,24 @@ class DirectoryStore:
         root = self._root
         wanted = {entry.path: entry for entry in snapshot.entries}
         self._clear("", wanted)
-        directories: list[tuple[str, int]] = []
+        directories: list[tuple[str, Entry]] = []
         try:
             for entry in snapshot.entries:
                 path = os.path.join(root, entry.path)
                 if entry.kind == _FILE:
-                    _create(path, entry.data, entry.mode)
+                    _create(path, entry.data, entry.mode, entry.mtime_ns)
                 elif entry.kind == _DIRECTORY:
                     if not os.path.isdir(path):  # what stood in its way has been cleared
                         os.mkdir(path, 0o700)
-                    directories.append((path, entry.mode))
+                    directories.append((path, entry))
                 elif entry.kind == _SYMLINK:
                     os.symlink(os.fsdecode(entry.data), path)
                 else:
                     os.link(os.path.join(root, os.fsdecode(entry.data)), path, follow_symlinks=False)
-            for path, mode in reversed(directories):
-                os.chmod(path, mode)
+            for path, entry in reversed(directories):
+                os.chmod(path, entry.mode)
+                if entry.mtime_ns is not None:
+                    _set_time(path, entry.mtime_ns)
         except OSError as error:
             raise StoreError(
                 f"{root} cannot be put back ({error}); check free space and permissions, and that nobody "
@@ -225,6 +296,8 @@ class DirectoryStore:
         supers = {path for path in likely if path.rpartition("-mj")[0] in databases}
         super_names = frozenset(path.rpartition("/")[2] for path in supers)
         parts |= supers
+        # What has entries changes its time with each of them; their own times tell as much.
+        occupied = {entry.path.rpartition("/")[0] for entry in snapshot.entries}
         prefix = f"{self._label}/" if self._label else ""
         for entry in snapshot.entries:
             if entry.path in parts:
@@ -232,7 +305,10 @@ class DirectoryStore:
             place = prefix + entry.path
             if entry.kind == _DIRECTORY:
                 mode = None if entry.mode == _USUAL_DIRECTORY_MODE else entry.mode
-                yield Row(place, ("directory",), (mode,))
+                if entry.mtime_ns is None or entry.path in occupied:
+                    yield Row(place, ("directory",), (mode,))
+                else:
+                    yield Row(place, ("directory", MTIME), (mode, entry.mtime_ns))
             elif entry.kind != _FILE:
                 yield Row(place, (entry.kind,), (os.fsdecode(entry.data),))
             elif entry.path in databases:
@@ -249,10 +325,26 @@ class DirectoryStore:
                 )
             else:
                 content = _text(entry.data)
-                if entry.mode == _USUAL_FILE_MODE:
-                    yield Row(place, ("content",), (content,))
-                else:
-                    yield Row(place, ("content", "mode"), (content, entry.mode))
+                cells: dict[str, Cell] = {"content": content}
+                if entry.mode != _USUAL_FILE_MODE:
+                    cells["mode"] = entry.mode
+                if entry.mtime_ns is not None:
+                    cells[MTIME] = entry.mtime_ns
+                yield Row(place, tuple(cells), tuple(cells.values()))
+
+
+def _key(entries: tuple[Entry, ...]) -> bytes:
+    hasher = hashlib.blake2b(digest_size=16)
+    for entry in entries:
+        path = os.fsencode(entry.path)
+        known = (len(path), path, entry.kind.encode(), entry.mode, entry.mtime_ns or 0)
+        hasher.update(b"%d %s %s %o %d " % known + entry.digest)
+    return hasher.digest()
+
+
+def _set_time(target: str | int, mtime_ns: int) -> None:
+    with suppress(PermissionError, FileNotFoundError):  # somebody else's; put back, it will be ours
+        os.utime(target, ns=(mtime_ns, mtime_ns))
 
 
 def _listing(directory: str, *, required: bool) -> list[os.DirEntry[str]]:
@@ -290,13 +382,15 @@ def _content(path: str, size: int) -> bytes:
         os.close(descriptor)
 
 
-def _create(path: str, data: bytes, mode: int) -> None:
+def _create(path: str, data: bytes, mode: int, mtime_ns: int | None) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
         os.fchmod(descriptor, mode)
+        if mtime_ns is not None:
+            _set_time(descriptor, mtime_ns)
     finally:
         os.close(descriptor)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import sqlite3
 import stat
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from pytest_once.canonical import Row
+from pytest_once.clock import EPOCH_S
 from pytest_once.stores import StoreError, directory
 from pytest_once.stores.directory import DirectoryStore
 
@@ -181,3 +185,73 @@ def test_what_cannot_be_kept_is_named(root: Path, monkeypatch: pytest.MonkeyPatc
     (root / "large.bin").write_bytes(b"x" * 11)
     with pytest.raises(StoreError, match=r"large\.bin is .* keep it out"):
         DirectoryStore(root).snapshot()
+
+
+# Modification times
+
+
+def times(root: Path) -> dict[str, float]:
+    """Path -> age in virtual seconds at the epoch."""
+    return {path.name: EPOCH_S - path.stat().st_mtime for path in sorted(root.rglob("*"))}
+
+
+def test_times_are_put_back(root: Path) -> None:
+    """Of files and directories, also if what is in them is changed meanwhile; hard links share theirs."""
+    build(root)
+    store = DirectoryStore(root, keeps_times=True)
+    for number, path in enumerate(sorted(root.rglob("*"), reverse=True)):
+        if not path.is_symlink():
+            os.utime(path, (EPOCH_S + number, EPOCH_S + number))
+    picture = store.snapshot()
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*") if not path.is_symlink()}
+    (root / "a.txt").write_text("other")
+    (root / "sub" / "more").touch()
+    assert store.snapshot() != picture
+    store.restore(picture)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert store.snapshot() == picture
+    assert DirectoryStore(root, keeps_times=True).snapshot() == picture
+
+
+def test_what_was_there_before_is_as_old_and_in_the_same_order(root: Path) -> None:
+    """In whole hours, and a second at the least; what is years old was given its time by somebody."""
+    now = time.time()
+    for name, age in {"new": 0, "newer": 10, "old": 7230, "older": 7300, "ancient": now - 1000}.items():
+        (root / name).touch()
+        os.utime(root / name, (now - age, now - age))
+    DirectoryStore(root, keeps_times=True).snapshot()
+    found = times(root)
+    assert found.pop("ancient") == EPOCH_S - 1000
+    assert found == pytest.approx({"new": 1, "newer": 1, "old": 7201, "older": 7201}, abs=0.1)
+    assert sorted(found, key=lambda name: found[name]) == ["new", "newer", "old", "older"]
+
+
+def test_a_real_time_becomes_the_virtual_one_of_the_picture(root: Path) -> None:
+    """What nobody announced has been written since the last picture."""
+    store = DirectoryStore(root, keeps_times=True)
+    store.snapshot()
+    (root / "f").touch()
+    (root / "chosen").touch()
+    os.utime(root / "chosen", (1000, 1000))
+    store.now_s = EPOCH_S + 60
+    picture = store.snapshot()
+    assert times(root) == {"f": -60, "chosen": EPOCH_S - 1000}
+    assert store.snapshot() is picture
+    moved = store.later(picture, 100)
+    assert moved.key != picture.key
+    store.restore(moved)
+    assert times(root) == {"f": -160, "chosen": EPOCH_S - 1000}
+
+
+def test_times_are_rows_of_plain_files_and_empty_directories(root: Path) -> None:
+    """A database's and a full directory's change with every step inside; those of a plain store are not its own."""
+    build(root)
+    with closing(sqlite3.connect(root / "agent.db")) as connection:
+        connection.execute("CREATE TABLE tasks(id)")
+    kept = DirectoryStore(root, keeps_times=True)
+    timed = {row.place for row in kept.rows(kept.snapshot()) if "mtime" in row.names}
+    assert timed == {"a.txt", "run.sh", "blob", "sub/b.txt", "sub/deep", "locked/inside"}
+    real = (root / "a.txt").stat().st_mtime_ns
+    plain = DirectoryStore(root)
+    assert not any("mtime" in row.names for row in plain.rows(plain.snapshot()))
+    assert (root / "a.txt").stat().st_mtime_ns == real
