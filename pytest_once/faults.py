@@ -41,6 +41,7 @@ _KINDS = (
     FaultKind("duplicate", "du", 2, True, "the request is delivered twice; the caller sees one response"),
     FaultKind("late", "la", 0, False, "the request is held up; the caller sees a time-out, and it may arrive later", 1),
     FaultKind("late-copy", "lc", 1, True, "the provider acts and answers; a copy of it is still on its way", 1),
+    FaultKind("late-twice", "lt", 0, False, "the request is held up and doubled; the caller sees a time-out", 2),
     FaultKind("stale-read", "sr", 0, False, "the answer is from before the latest change (a replica, a lagging index)"),
     FaultKind("store-busy", "sb", 0, False, "the store is busy: an error, nothing applied, the transaction stays open"),
     FaultKind("store-full", "sf", 0, False, "the store is full: an error, nothing applied"),
@@ -51,13 +52,13 @@ KINDS: dict[str, FaultKind] = {kind.name: kind for kind in _KINDS}
 _BY_CODE = {kind.code: kind for kind in _KINDS}
 
 REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, ERROR_BEFORE, ERROR_AFTER, DUPLICATE = tuple(KINDS)[:7]
-LATE, LATE_COPY, STALE_READ, STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN = tuple(KINDS)[7:]
+LATE, LATE_COPY, LATE_TWICE, STALE_READ, STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN = tuple(KINDS)[7:]
 
 CALL_FAULTS: tuple[str, ...] = (REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, DUPLICATE)
 """Soft faults of a call that answers with a value or an exception."""
 HTTP_FAULTS: tuple[str, ...] = tuple(KINDS)[:7]
 """Soft faults of an HTTP request: a call's, and error statuses."""
-LATE_FAULTS: tuple[str, ...] = (LATE, LATE_COPY)
+LATE_FAULTS: tuple[str, ...] = (LATE, LATE_COPY, LATE_TWICE)
 """Soft faults of a request that a provider can hold and receive later (`Ledger.hold`)."""
 STORE_FAULTS: tuple[str, ...] = (STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN)
 """Soft faults of a store's commit: bookkeeping that fails, or says so."""

@@ -24,6 +24,7 @@ from pytest_once.faults import (
     LATE,
     LATE_COPY,
     LATE_FAULTS,
+    LATE_TWICE,
     LOST_RESPONSE,
     RESET_RESPONSE,
     STALE_READ,
@@ -110,10 +111,11 @@ class Provider:
         canonical = canonical_payload(payload)
         order = announce("call", f"{self.name} {operation}", provider=self.name, faults=_ACT_FAULTS)
         if order.fault in LATE_FAULTS:
-            self._ledger.hold(self.name, operation, {"payload": canonical, "key": key})
-        if order.fault == LATE:
+            for _ in range(KINDS[order.fault].held):
+                self._ledger.hold(self.name, operation, {"payload": canonical, "key": key})
+        if order.fault in (LATE, LATE_TWICE):
             self._tell([], operation, TimeoutError.__name__)
-            raise TimeoutError(KINDS[LATE].story)
+            raise TimeoutError(KINDS[order.fault].story)
         if order.fault == LATE_COPY:
             order = GO
         self._tell_time()

@@ -28,6 +28,7 @@ from pytest_once.faults import (
     KINDS,
     LATE,
     LATE_FAULTS,
+    LATE_TWICE,
     LOST_REQUEST,
     LOST_RESPONSE,
     REFUSED,
@@ -67,6 +68,7 @@ _FAILURES = {
     LOST_REQUEST: Failure.TIMED_OUT,
     LOST_RESPONSE: Failure.TIMED_OUT,
     LATE: Failure.TIMED_OUT,
+    LATE_TWICE: Failure.TIMED_OUT,
     RESET_RESPONSE: Failure.RESET,
 }
 
@@ -136,7 +138,7 @@ class Attempt:
         fault = order.fault
         self.stale = fault == STALE_READ
         self.sends = 1 if fault is None or self.stale else KINDS[fault].arrivals
-        self.holds = fault is not None and KINDS[fault].held > 0
+        self.holds = 0 if fault is None else KINDS[fault].held
         self.failure = _FAILURES.get(fault or "")
         self.made_up = _MADE_UP.get(fault or "")
         self._arrival: str | None = None
@@ -149,7 +151,8 @@ class Attempt:
                 continue
             by_name[name.lower()] = f"{by_name[name.lower()]}, {value}" if name.lower() in by_name else value
         request = {"method": self._method, "path": self._path, "headers": by_name, "body": body}
-        self._wiring.hold(self._provider, self._operation, request)
+        for _ in range(self.holds):
+            self._wiring.hold(self._provider, self._operation, request)
 
     def hold_wire(self, raw: bytes) -> None:
         """The same for a request as it would be on the wire."""

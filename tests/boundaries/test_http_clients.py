@@ -146,6 +146,7 @@ def test_each_fault_does_what_it_says(call: Call, fault: str | None, server: str
         "lost-response": timed_out,
         "reset-response": reset,
         "late": timed_out,
+        "late-twice": timed_out,
     }
     if fault in errors:
         assert seen.returned == errors[fault]
@@ -163,7 +164,7 @@ def test_each_fault_does_what_it_says(call: Call, fault: str | None, server: str
     assert arrival == (1 if fault in number else None)
     assert what.startswith("status") != (fault in errors)
     held = [["payments", "POST /refunds", "POST", "/refunds?x=1", "pay"]]
-    assert seen.held == (held if fault in ("late", "late-copy") else [])
+    assert seen.held == held * {"late": 1, "late-copy": 1, "late-twice": 2}.get(fault or "", 0)
     assert seen.outside == []
 
 

@@ -58,6 +58,22 @@ def test_a_late_copy_acts_now_and_arrives_again(tmp_path: Path) -> None:
     assert len(ledger.effects()) == 1
 
 
+def test_a_request_given_up_on_may_arrive_twice(tmp_path: Path) -> None:
+    """Neither answer is heard; without a key both act."""
+    mark = mark_of(first_call(one_call))
+    replay(one_call, f"lt@{mark}/d1/d1", keep=tmp_path)
+    ledger = Ledger(tmp_path / "ledger.db")
+    assert [arrival.outcome for arrival in ledger.arrivals()] == ["executed", "replayed"]
+    assert [one.what for one in ledger.told()] == ["TimeoutError"]
+
+    def keyless(once: Once) -> None:
+        careless(once).call("refund", ORDER)
+
+    report = explore(keyless, faults=("late-twice",), in_flight=2, redeliver=0, blocked=(TimeoutError,), key="order_1")
+    schedules = [str(v) for one in report.violations for v in (one.schedule, *one.variants)]
+    assert any("lt@" in schedule and schedule.endswith("d1/d1") for schedule in schedules), schedules
+
+
 def test_an_arrival_that_has_nothing_to_deliver_is_a_misfit() -> None:
     report = replay(one_call, "./d1")
     assert report.verdict is Verdict.INCONCLUSIVE

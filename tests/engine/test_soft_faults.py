@@ -108,6 +108,7 @@ CALL_SEEN = {
     "duplicate": "200",
 }
 PLAIN_SEEN = {**CALL_SEEN, "error-before": "503", "error-after": "500", "late": "TimeoutError", "late-copy": "200"}
+PLAIN_SEEN["late-twice"] = PLAIN_SEEN["late"]
 TOOL_SEEN = {**CALL_SEEN, "duplicate": "paid order_1"}
 WAYS: list[tuple[Callable[[Once], Any], dict[str, str]]] = [
     (over_http, HTTP_SEEN),

@@ -275,6 +275,7 @@ EXPECTED: dict[str, type[OSError] | None] = {
     "duplicate": None,
     "late": TimeoutError,
     "late-copy": None,
+    "late-twice": TimeoutError,
 }
 STATUS = {"error-before": 503, "error-after": 500, "duplicate": 200, "late-copy": 200}
 
