@@ -45,6 +45,7 @@ def test_a_number_that_is_none_is_refused(attempts: object) -> None:
         explore(insistent, attempts=attempts)
 
 
+@pytest.mark.slow
 def test_a_fault_on_one_key_neither_loses_nor_repeats_another() -> None:
     """Three siblings in one batch; the one that fails is tried again alone."""
 

@@ -59,6 +59,7 @@ def test_choices_are_combined_with_each_other_and_with_faults() -> None:
     assert shortest.count("o1@") == 2 and shortest.count("lr@") == 1
 
 
+@pytest.mark.slow
 def test_a_body_that_is_right_under_every_choice_is_exhausted() -> None:
     def body(once: Once) -> None:
         note = once.choose("wording", ["please", "now", "thanks"])
@@ -156,6 +157,7 @@ def test_a_key_that_changes_with_the_call_is_convicted(key_from: str, shown: str
     assert shown in terminal.render(report)
 
 
+@pytest.mark.slow
 def test_a_key_made_from_the_intent_survives_the_model() -> None:
     """S3.1: stop, same call, new id, other words, ask again: one refund."""
     assert proven(explore(lambda once: refunding(once, "order"), name="refunding", key=ORDER))

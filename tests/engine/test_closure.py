@@ -394,6 +394,7 @@ def test_the_search_tells_how_far_it_is() -> None:
     assert [progress.runs for progress in seen] == sorted(progress.runs for progress in seen)
 
 
+@pytest.mark.slow
 def test_what_grows_with_every_attempt_is_named_as_a_whole() -> None:
     """A log or a table of attempts: naming each of its columns would hide that it is the rows that increase."""
 

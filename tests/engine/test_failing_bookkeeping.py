@@ -208,6 +208,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "fault", "verdict"), WRONG)
 def test_code_that_mistakes_a_bookkeeping_error_is_convicted(
     body: Callable[[Once], None], fault: str, verdict: Verdict
@@ -222,6 +223,7 @@ def test_code_that_mistakes_a_bookkeeping_error_is_convicted(
     assert faults_tried(report) == {"crash", fault}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", RIGHT)
 def test_code_that_looks_or_stops_gets_through_every_bookkeeping_error(body: Callable[[Once], None]) -> None:
     """All four, wherever they can strike."""
@@ -230,6 +232,7 @@ def test_code_that_looks_or_stops_gets_through_every_bookkeeping_error(body: Cal
     assert faults_tried(report) > {"crash", COMMIT_UNKNOWN, STORE_FULL}
 
 
+@pytest.mark.slow
 def test_the_standard_profile_explores_no_bookkeeping_errors_and_deep_does() -> None:
     """They multiply the search, so they are for those who ask."""
 
@@ -265,6 +268,7 @@ def test_a_replay_keeps_a_disk_full_for_the_rest_of_the_life(tmp_path: Any) -> N
     assert targets == ["one: SQLITE_FULL", "one: SQLITE_FULL, two: SQLITE_FULL"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_stays_full_convicts_who_gives_up_on_recording() -> None:
     """Three tries to record the key survive one failure; a disk that is full for the whole life leaves no record."""
 

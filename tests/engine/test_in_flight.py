@@ -98,6 +98,7 @@ def stop_at_a_time_out(once: Once) -> None:
         put(db, "done")
 
 
+@pytest.mark.slow
 def test_a_request_given_up_on_arrives_after_the_retry() -> None:
     """Neither crash nor loss is needed: the first request was only slow."""
     report = explore(stop_at_a_time_out, faults=("late",), profile="deep", key="order_1")
@@ -171,6 +172,7 @@ def keyed(once: Once, contract: Contract) -> None:
             put(db, "done")
 
 
+@pytest.mark.slow
 def test_a_receipt_that_expires_before_the_old_attempt_arrives() -> None:
     """S1.8: retention must cover the delay of a request, or the old attempt acts again."""
     day = Contract(name="a day", retention_s=86400.0)
@@ -189,6 +191,7 @@ def test_a_receipt_that_expires_before_the_old_attempt_arrives() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_flight", [0, 1, 2])
 def test_so_many_requests_may_be_on_their_way_and_no_more(in_flight: int) -> None:
     """The bound is a limit of the search; with 0 no request is ever held up."""

@@ -88,6 +88,7 @@ def test_an_amount_that_drifts_in_recovery_is_another_effect() -> None:
     assert "key=" in told(report)
 
 
+@pytest.mark.slow
 def test_a_drift_that_is_declared_irrelevant_is_one_intent() -> None:
     """The remedy that the message names, in each of its forms."""
     assert crashed(drifting, key="order_1").verdict is Verdict.EXACTLY_ONCE

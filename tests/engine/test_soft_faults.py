@@ -281,6 +281,7 @@ def test_a_transient_fault_is_over_at_the_next_attempt_and_a_lasting_one_is_not(
         assert not report.problem
 
 
+@pytest.mark.slow
 def test_giving_up_silently_is_found_by_the_lasting_fault_only() -> None:
     """With transient faults alone this retry loop would look perfect."""
 
@@ -314,6 +315,7 @@ def test_retrying_for_ever_is_no_fault_of_the_code() -> None:
     assert proven(explore(body, faults=("refused", "lost-response"), limits={"max_boundaries": 30}))
 
 
+@pytest.mark.slow
 def test_two_faults_in_one_life_are_tried_where_they_are_asked_for() -> None:
     """What survives any one fault may fail with two; `deep` and soft_faults=2 look at pairs."""
 
@@ -373,6 +375,7 @@ def faults_tried(report: Report) -> set[str]:
     return {what for row in report.matrix for what in row.outcomes}
 
 
+@pytest.mark.slow
 def test_the_faults_that_were_asked_for_are_the_faults_that_are_tried() -> None:
     """And no others, so that a test can be read for what it covers."""
 

@@ -6,6 +6,8 @@ import sqlite3
 import time
 from contextlib import closing
 
+import pytest
+
 from pytest_once import Once, explore
 from tests.engine.bodies import careful, proven, told
 
@@ -16,6 +18,7 @@ CREATE TABLE IF NOT EXISTS jobs(
 """
 
 
+@pytest.mark.slow
 def test_a_worker_with_leases_and_timestamps_in_sql_is_explored_to_the_end() -> None:
     """What a restarted worker finds is a lease that has not run out; it waits for it, on the virtual clock."""
 

@@ -394,6 +394,7 @@ def lease(once: Once, *, trusts_the_lease: bool) -> None:
         put(db, "done", key)
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_trusted_fails_only_when_time_passes() -> None:
     """An expired lease says nothing about the request that its holder sent."""
 
@@ -408,6 +409,7 @@ def test_a_lease_that_is_trusted_fails_only_when_time_passes() -> None:
     assert "w3600" in str(report.violations[0].schedule)
 
 
+@pytest.mark.slow
 def test_a_lease_with_a_stored_key_completes_once_time_has_passed() -> None:
     """Waiting is no livelock where one of the restarts comes late enough."""
 
@@ -505,6 +507,7 @@ def test_an_unknown_claim_fails_unless_the_test_allows_it() -> None:
     assert crashed(says_unknown, blocked=("unknown",)).passed
 
 
+@pytest.mark.slow
 def test_allowing_an_exception_does_not_allow_the_claim_nor_the_other_way_round() -> None:
     """Each is allowed by name; code that gives up in another way than agreed has not been looked at."""
     convicted(crashed(says_unknown, blocked=(NoAnswer,)), Verdict.ESCALATED)

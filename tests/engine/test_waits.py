@@ -93,6 +93,7 @@ def test_a_number_that_means_nobody_is_not_taken_for_a_random_one(free: float, t
     assert explore(body, profile="crash").verdict is Verdict.OMISSION
 
 
+@pytest.mark.slow
 def test_random_numbers_are_still_taken_for_each_other() -> None:
     """Else no search with a random number in a column would ever close."""
 

@@ -91,6 +91,7 @@ def test_a_forgotten_receipt_is_convicted_by_redelivery_alone() -> None:
     assert explore(warehouse_that(forgets=False)).passed
 
 
+@pytest.mark.slow
 def test_every_protocol_passes_the_points_that_name_the_cuts() -> None:
     """S1.2: cuts 2 and 3 lie on either side of the response, so they must be two crash points."""
     for protocol in PROTOCOLS:

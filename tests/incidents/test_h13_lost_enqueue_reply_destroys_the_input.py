@@ -5,6 +5,8 @@ A worker meanwhile has the job and finds nothing to work on. Report: xorbitsai/x
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, cell, convicted, database, exactly_once
 
@@ -48,6 +50,7 @@ def service(once: Once, *, unpublished_is_certain: bool) -> None:
     once.claim("done")
 
 
+@pytest.mark.slow
 def test_the_job_runs_into_its_deleted_input() -> None:
     report = explore(lambda once: service(once, unpublished_is_certain=True), faults=("reset-response",))
     violation = convicted(report, Verdict.OMISSION, expected=1, actual=0, key="job_1")
@@ -58,6 +61,7 @@ def test_the_job_runs_into_its_deleted_input() -> None:
     )
 
 
+@pytest.mark.slow
 def test_while_a_job_may_be_published_its_input_stays() -> None:
     exactly_once(
         explore(lambda once: service(once, unpublished_is_certain=False), faults=("reset-response", "lost-request"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.forgetful import Forgetful
 from tests.incidents.models import NoAnswer, cell, convicted, database, exactly_once
@@ -41,12 +43,14 @@ def transfer(once: Once, key: Callable[[], str], memory_s: float | None, *, stor
         db.execute("INSERT INTO transfers VALUES ('transfer_1')")
 
 
+@pytest.mark.slow
 def test_the_refusal_outlives_its_reason() -> None:
     report = explore(lambda once: transfer(once, stable, None), faults=("refused",), soft_faults=2)
     convicted(report, Verdict.STUCK, expected=1, actual=0, key="transfer_1")
     assert cell(report, "refused", "balance") == "stuck"
 
 
+@pytest.mark.slow
 def test_a_key_with_a_date_pays_again_on_the_next_day() -> None:
     report = explore(lambda once: transfer(once, dated, DAY_S), faults=("lost-response",), restart_after=("0s", "25h"))
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="transfer_1")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, database, exactly_once
 
@@ -54,6 +56,7 @@ def shop(once: Once, *, knows_409: bool) -> None:
 DELAYS = ("0s", "1h")
 
 
+@pytest.mark.slow
 def test_a_key_in_use_is_reported_as_a_failure() -> None:
     report = explore(
         lambda once: shop(once, knows_409=False), faults=("lost-response",), redeliver=0, restart_after=DELAYS
@@ -63,6 +66,7 @@ def test_a_key_in_use_is_reported_as_a_failure() -> None:
     assert cell(report, "lost-response", "gateway") == "lied"
 
 
+@pytest.mark.slow
 def test_a_key_in_use_is_asked_again_later() -> None:
     exactly_once(
         explore(lambda once: shop(once, knows_409=True), faults=("lost-response",), redeliver=0, restart_after=DELAYS)

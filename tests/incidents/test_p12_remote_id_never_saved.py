@@ -10,6 +10,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, database, exactly_once
 
@@ -58,6 +60,7 @@ def sync(once: Once, *, looks_up: bool) -> None:
         db.execute("UPDATE customers SET remote = ?", (remote,))
 
 
+@pytest.mark.slow
 def test_the_key_refuses_every_sync_after_the_lost_one() -> None:
     report = explore(lambda once: sync(once, looks_up=False), faults=("lost-response",))
     violation = convicted(report, Verdict.STUCK, expected=None, actual=None)

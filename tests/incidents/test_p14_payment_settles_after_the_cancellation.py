@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import convicted, database, exactly_once
 
@@ -56,6 +58,7 @@ def grant(once: Once, db: sqlite3.Connection) -> None:
 DELAYS = ("0s", "2h")
 
 
+@pytest.mark.slow
 def test_paid_and_never_served() -> None:
     report = explore(lambda once: activate(once, trusts_the_cancellation=True), soft_faults=0, restart_after=DELAYS)
     violation = convicted(report, Verdict.OMISSION, expected=1, actual=0, key="service grant")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import QUEUE, Broker, convicted, convicted_undisturbed, database, exactly_once
 
@@ -56,11 +58,13 @@ def test_two_workers_hold_the_task_when_it_is_due() -> None:
     convicted_undisturbed(report, Verdict.DUPLICATE, expected=1, actual=2, key="task_1")
 
 
+@pytest.mark.slow
 def test_a_longer_lease_leaves_the_crash_before_the_acknowledgement() -> None:
     report = explore(long_lease, soft_faults=0, keys=["task_1"], restart_after=DELAYS)
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="task_1")
     assert violation.schedule.crashes == 1
 
 
+@pytest.mark.slow
 def test_one_key_a_task_makes_the_second_run_harmless() -> None:
     exactly_once(explore(one_key_a_task, soft_faults=0, keys=["task_1"], restart_after=DELAYS))

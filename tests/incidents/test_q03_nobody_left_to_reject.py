@@ -6,6 +6,8 @@ Reports: celery/celery#3541, celery/celery#1628.
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import QUEUE, Broker, cell, convicted, database, exactly_once
 
@@ -35,6 +37,7 @@ def test_a_message_in_a_dead_workers_hands_is_never_delivered_again() -> None:
     assert cell(report, "crash", "mail send") == "0x"
 
 
+@pytest.mark.slow
 def test_a_lease_brings_it_back() -> None:
     """Not at once: until it ends, the queue looks empty, and whoever drains it must not call the work done."""
     exactly_once(

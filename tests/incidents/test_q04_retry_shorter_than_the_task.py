@@ -11,6 +11,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from pytest_once import Once, Verdict, explore, replay
 from tests.incidents.models import QUEUE, Broker, convicted, convicted_undisturbed, database, exactly_once
 
@@ -52,6 +54,7 @@ def test_both_workers_finish_and_one_row_says_so(tmp_path: Path) -> None:
         assert db.execute("SELECT count(*) FROM successes").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_retry_longer_than_the_time_out_runs_it_once_while_nobody_dies() -> None:
     """A setting is no cure: a worker that dies between mail and acknowledgement still leads to a second mail."""
     report = explore(long_retry, soft_faults=0, keys=["task_1"], restart_after=("0s", "1h"), max_states=60)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, database, exactly_once
 
@@ -36,6 +38,7 @@ def consumer(once: Once, *, keeps_the_id: bool) -> None:
             db.execute("UPDATE work SET done = 1 WHERE id = ?", (message,))
 
 
+@pytest.mark.slow
 def test_a_connection_that_closes_between_the_two_writes_copies_it_again() -> None:
     report = explore(lambda once: consumer(once, keeps_the_id=False), faults=("refused",), limits=FEW)
     convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="task_1")
@@ -43,5 +46,6 @@ def test_a_connection_that_closes_between_the_two_writes_copies_it_again() -> No
     assert cell(report, "refused", "ack") == "2x"
 
 
+@pytest.mark.slow
 def test_a_copy_under_the_same_id_is_the_same_message() -> None:
     exactly_once(explore(lambda once: consumer(once, keeps_the_id=True), faults=("refused",), limits=FEW))

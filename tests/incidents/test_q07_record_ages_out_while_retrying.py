@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, convicted, database, exactly_once
 
@@ -32,12 +34,14 @@ def worker(once: Once, *, drops_expired: bool) -> None:
 DELAYS = ("0s", "25h")
 
 
+@pytest.mark.slow
 def test_an_outage_of_a_day_loses_the_job() -> None:
     report = explore(lambda once: worker(once, drops_expired=True), faults=("refused",), restart_after=DELAYS)
     convicted(report, Verdict.OMISSION, expected=1, actual=0, key="job_1")
     assert any(schedule.startswith("RF@") for schedule in by_fault_alone(report))
 
 
+@pytest.mark.slow
 def test_a_record_that_lives_as_long_as_its_job() -> None:
     exactly_once(
         explore(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlite3
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, database, exactly_once
 
@@ -44,6 +46,7 @@ def worker(once: Once, *, spares_finished: bool) -> None:
 DELAYS = ("0s", "1h")
 
 
+@pytest.mark.slow
 def test_a_finished_job_is_swept_and_run_again() -> None:
     report = explore(lambda once: worker(once, spares_finished=False), soft_faults=0, restart_after=DELAYS)
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="job_1")

@@ -9,6 +9,8 @@ import asyncio
 import sqlite3
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, convicted, database, exactly_once
 
@@ -67,6 +69,7 @@ async def corrected(once: Once) -> None:
 DELAYS = ("0s", "1h")
 
 
+@pytest.mark.slow
 def test_a_job_ends_both_ways() -> None:
     report = explore(faulty, faults=("refused",), restart_after=DELAYS)
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2, key="job_1")
@@ -74,5 +77,6 @@ def test_a_job_ends_both_ways() -> None:
     assert by_fault_alone(report)[0].startswith("RF@")
 
 
+@pytest.mark.slow
 def test_whoever_deletes_the_claim_decides_the_outcome() -> None:
     exactly_once(explore(corrected, faults=("refused",), restart_after=DELAYS))

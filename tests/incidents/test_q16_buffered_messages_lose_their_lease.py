@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import QUEUE, Broker, convicted_undisturbed, database, exactly_once
 
@@ -41,6 +43,7 @@ def test_the_message_in_the_buffer_is_processed_as_often_as_it_was_delivered() -
     convicted_undisturbed(report, Verdict.DUPLICATE, expected=1, actual=2, key="message_b")
 
 
+@pytest.mark.slow
 def test_one_key_a_message() -> None:
     exactly_once(
         explore(

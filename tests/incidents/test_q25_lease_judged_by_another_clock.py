@@ -10,6 +10,8 @@ import asyncio
 import sqlite3
 import time
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import convicted, convicted_undisturbed, database, exactly_once
 
@@ -68,5 +70,6 @@ def test_with_one_clock_only_a_crash_makes_two() -> None:
     assert violation.schedule.crashes >= 1
 
 
+@pytest.mark.slow
 def test_a_key_at_the_sink_needs_no_clock() -> None:
     exactly_once(explore(skewed_with_key, soft_faults=0, keys=["event_1"], restart_after=("0s", "1h")))

@@ -5,6 +5,8 @@ Its own holder gives way to itself, nobody works, and the lease blocks the other
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import cell, convicted, database, exactly_once
 
@@ -35,6 +37,7 @@ def worker(once: Once, *, knows_its_own: bool) -> None:
         work.call("run", {"task": "task_1"}, key="task_1")
 
 
+@pytest.mark.slow
 def test_its_own_lease_is_taken_for_another_holders() -> None:
     report = explore(lambda once: worker(once, knows_its_own=False), faults=("lost-response",), redeliver=0)
     convicted(report, Verdict.STUCK, expected=1, actual=0, key="task_1")

@@ -6,6 +6,8 @@ Reports: apache/arrow-rs-object-store#852, NOFireAI/ravel#1365.
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import by_fault_alone, convicted, database, exactly_once
 
@@ -38,6 +40,7 @@ def claimants(once: Once, *, settled: tuple[type[Exception], ...]) -> None:
             work.call("run", {"task": "task_1"}, key="task_1")
 
 
+@pytest.mark.slow
 def test_both_believe_in_a_holder_that_does_not_exist() -> None:
     report = explore(lambda once: claimants(once, settled=(InFlight, Exists)), faults=("refused",))
     convicted(report, Verdict.OMISSION, expected=1, actual=0, key="task_1")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import convicted_undisturbed, database, exactly_once
 
@@ -70,6 +72,7 @@ def test_the_mark_has_passed_the_row_when_it_commits() -> None:
     convicted_undisturbed(report, Verdict.OMISSION, expected=1, actual=0, key="event_a")
 
 
+@pytest.mark.slow
 def test_a_reader_that_asks_each_row() -> None:
     """The sequence grows with every crash between draw and insert, and decides nothing."""
     exactly_once(explore(corrected, soft_faults=0, keys=EVENTS, ignore=["sequence.last", "outbox.id", "mark.id"]))

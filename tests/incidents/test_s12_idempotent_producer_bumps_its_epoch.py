@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_once import Once, Verdict, explore
 from tests.incidents.models import arrivals, by_fault_alone, cell, convicted, database, exactly_once
 
@@ -36,6 +38,7 @@ def faulty(once: Once) -> None:
     produce(once, bumps=True)
 
 
+@pytest.mark.slow
 def test_the_bumped_epoch_makes_the_batch_another_one(tmp_path: Path) -> None:
     report = explore(faulty, faults=("reset-response",), limits={"max_boundaries": 10})
     violation = convicted(report, Verdict.DUPLICATE, expected=1, actual=2)
@@ -45,6 +48,7 @@ def test_the_bumped_epoch_makes_the_batch_another_one(tmp_path: Path) -> None:
     assert (first.key, second.key) in {("0/0", "1/0"), ("0/0", "0/1")}
 
 
+@pytest.mark.slow
 def test_the_same_epoch_and_sequence_until_it_is_acknowledged() -> None:
     exactly_once(
         explore(lambda once: produce(once, bumps=False), faults=("reset-response",), limits={"max_boundaries": 10})

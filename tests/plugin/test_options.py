@@ -41,6 +41,7 @@ def test_a_profile_may_follow_after_a_space_or_an_equals_sign(lab: Lab, words: l
     result.stdout.fnmatch_lines(["exhausted means: any number of crashes, no soft faults;*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "reach"),
     [("standard", "up to 1 soft fault per*"), ("deep", "up to 2 soft faults per*")],

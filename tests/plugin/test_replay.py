@@ -23,6 +23,7 @@ def commands(result: pytest.RunResult | str) -> list[list[str]]:
     return [word[1:] for word in words]
 
 
+@pytest.mark.slow
 def test_the_command_of_a_report_reproduces_it_and_tells_the_story(lab: Lab) -> None:
     """It is copied and pasted: every word of it must be right."""
     lab.write(AGENT)
@@ -37,6 +38,7 @@ def test_the_command_of_a_report_reproduces_it_and_tells_the_story(lab: Lab) -> 
         assert commands(replayed)[0] == command
 
 
+@pytest.mark.slow
 def test_the_command_works_from_another_directory_and_with_awkward_names(lab: Lab) -> None:
     """Node ids begin at the root directory, command lines where one stands; and parameters may hold anything."""
     inner = lab.pytester.mkdir("some tests")

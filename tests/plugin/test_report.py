@@ -52,7 +52,7 @@ def test_a_conviction_says_all_that_one_needs(lab: Lab) -> None:
             "explored: exhausted for any number of crashes, no soft faults; * states, *",
             "  *runs, * crash points, crash diameter 1",
             "assumed: a crash is the sudden death of the process (kill -9), not a power loss;",
-            "*pay: none: every request acts*",
+            "*every request acts*",
         ]
     )
 

@@ -51,6 +51,7 @@ def test_pytest_finds_the_plugin_through_its_entry_point(lab: Lab, entry_point: 
     assert "DUPLICATE  order=o1" in result.stdout
 
 
+@pytest.mark.slow
 def test_p_no_once_switches_it_off(lab: Lab, entry_point: dict[str, str]) -> None:
     """Whoever suspects the plugin can do without: no option, no fixture, no marker."""
     lab.write("def test_plain(): pass\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.conftest import Lab
 
 LIBRARY = """
@@ -78,6 +80,7 @@ def test_pays(once, key):
 """
 
 
+@pytest.mark.slow
 def test_a_third_partys_seam_is_used_like_a_built_in_one(lab: Lab) -> None:
     """Its boundaries are crash points, its faults are explored, and it is hooked when the body imports its library."""
     lab.write(LIBRARY, "toypay")

@@ -66,6 +66,7 @@ def test_a_transactional_outbox_is_proven_with_every_driver(postgresql: str, rel
     assert report.states == 5
 
 
+@pytest.mark.slow
 def test_the_outbox_survives_failing_bookkeeping(postgresql: str) -> None:
     """A COMMIT that is refused, or of which nobody knows whether it happened."""
     report = explored(
@@ -74,6 +75,7 @@ def test_the_outbox_survives_failing_bookkeeping(postgresql: str) -> None:
     assert proven(report), told(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("now", ["now()", "%(now)s"])
 def test_a_lease_runs_out_when_a_restart_comes_late(postgresql: str, now: str) -> None:
     """Whether the server or the code dates it: restarted at once it is somebody's, after an hour it is not."""
