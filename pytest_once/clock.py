@@ -111,6 +111,9 @@ class Clock:
             for name in names:
                 shifted = self._shifted(getattr(time, name), scale)
                 self._replace(time, name, shifted, outside_stdlib)
+        # These read the time in C when they are given none.
+        self._replace(time, "ctime", _given_now(time.ctime, time.time), early)
+        self._replace(time, "asctime", _given_now(time.asctime, time.localtime), early)
         if asyncio := sys.modules.get("asyncio"):
             self._replace(asyncio, "sleep", self._asyncio_sleep(asyncio.sleep), early)
             asyncio.tasks.sleep = asyncio.sleep
@@ -237,6 +240,10 @@ class _AsyncioSleepers:
         loop.call_soon(self._tick)
 
 
+def _given_now(original: Callable[..., str], now: Callable[[], Any]) -> Callable[..., str]:
+    return lambda *given: original(*(given or (now(),)))
+
+
 def originals() -> tuple[object, ...]:
     """What `Clock.install()` replaces: the parent looks for early references to these.
 
@@ -246,7 +253,12 @@ def originals() -> tuple[object, ...]:
 
     if "trio" in sys.modules:
         import trio.testing  # noqa: F401
-    found: list[object] = [time.sleep, *(getattr(time, name) for name in (*_MONOTONIC_S, *_MONOTONIC_NS))]
+    found: list[object] = [
+        time.ctime,
+        time.asctime,
+        time.sleep,
+        *(getattr(time, name) for name in (*_MONOTONIC_S, *_MONOTONIC_NS)),
+    ]
     for library in ("asyncio", "trio"):
         if module := sys.modules.get(library):
             found.append(module.sleep)

@@ -238,6 +238,9 @@ class Exploration:
             "every outside effect passes a boundary (audited, not proven)",
             *evidence.contracts(recorded.last),
         ]
+        asked = sorted({b.target for b in recorded.boundaries if b.kind == "http" and b.provider is None})
+        if asked:
+            said.append(f"asked for real, and taken to answer the same each time: {_listed(asked)}")
         if self._needs_time:
             said.append("after some crashes it completes only once time has passed (a stored deadline, or a day)")
         if self.expectations.ignore:

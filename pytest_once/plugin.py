@@ -270,7 +270,8 @@ def _expectations(item: pytest.Item) -> tuple[Expectations, Limits]:
     try:
         return from_marker(marker.args, marker.kwargs, profile_limits(profile, given))
     except ScenarioError as error:
-        pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
+        wrong = str(error)
+    pytest.fail(f"@pytest.mark.{MARKER}: {wrong}", pytrace=False)
 
 
 _LOOP_FIXTURE = re.compile(r"_(function|class|module|package|session)_scoped_runner|event_loop")

@@ -83,7 +83,8 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             before = evidence.counts(sight)
             sight = _arrived(stage, evidence, schedule, sight, plan)
             findings += _first([judge_moment(evidence, sight)])
-            story.append(LifeStory(number + 1, (), ARRIVED, False, None, _grown(before, evidence.counts(sight))))
+            grown = _grown(before, evidence.counts(sight))
+            story.append(LifeStory(number + 1, (), ARRIVED, False, None, grown, plan.after_s))
             continue
         start_s = sight.now_s + (RESTART_S + plan.after_s if number else 0.0)
         script = _Script(plan)
@@ -186,6 +187,14 @@ def _check_fit(script: _Script, number: int, life: Life, schedule: Schedule) -> 
         there = "\n".join(
             f"  {mark_of(boundary)}  {boundary.target}  ({boundary.site})" for boundary in life.boundaries
         )
+        passed = [mark_of(boundary) for boundary in life.boundaries]
+        if missed[0] in passed:
+            boundary = life.boundaries[passed.index(missed[0])]
+            raise Misfit(
+                f"schedule {schedule} does not fit this code: what it plans at {boundary.target} ({boundary.site}) "
+                f"cannot happen there. Possible are {', '.join(boundary.faults) or 'no faults'}"
+                + (f", and the options 1 to {len(boundary.options) - 1}" if len(boundary.options) > 1 else "")
+            )
         raise Misfit(
             f"schedule {schedule} does not fit this code any more: incarnation {number + 1} never reached "
             f"boundary {', '.join(missed)}, so what was planned there did not happen. It passed:\n"
@@ -219,7 +228,7 @@ def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: C
         steps.append(Step(passage.boundary, passage.fault, _grown(counts, now), bool(passage.delivered), arrived))
         counts = dict(now)
     site = life.ending.site if isinstance(life.ending, Ended) and life.ending.error else None
-    return LifeStory(number + 1, tuple(steps), _ending(plan, life), killed, site)
+    return LifeStory(number + 1, tuple(steps), _ending(plan, life), killed, site, after_s=plan.after_s)
 
 
 def _ending(plan: LifePlan, life: Life) -> str:

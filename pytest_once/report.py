@@ -30,7 +30,8 @@ class Step:
 class LifeStory:
     """One incarnation as told to a person. ending: how it ended, in words; site: where, when known.
 
-    effects: what came of an arrival while no process lived; such a story has no steps.
+    effects: what came of an arrival while no process lived; such a story has no steps. after_s: seconds that passed
+    before it, besides the restart.
     """
 
     number: int
@@ -39,6 +40,7 @@ class LifeStory:
     killed: bool
     site: Site | None = None
     effects: tuple[tuple[LogicalKey, int], ...] = ()
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

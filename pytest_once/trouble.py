@@ -47,9 +47,9 @@ def hung_message(hung: Hung, life: Life) -> str:
     stack = f"\nIts threads were at:\n{_down_to_user_code(hung.stack)}" if hung.stack else ""
     return (
         f"an incarnation was silent for {hung.seconds:g}s {last_place(life)} and was killed. Likely causes: a wait "
-        "without a time-out; a lock, thread pool, event loop or aiosqlite connection made before the incarnation "
-        "(module or session fixture: make it function-scoped); a loop on the clock without sleeping (time is "
-        f"virtual and moves by sleeps and boundaries).{stack}"
+        "without a time-out, or with a long one (it takes its real time); a lock, thread pool, event loop or aiosqlite "
+        "connection made before the incarnation (module or session fixture: make it function-scoped); a loop on the "
+        f"clock without sleeping (time is virtual and moves by sleeps and boundaries).{stack}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_once import Once, explore
 from pytest_once import clock as clock_module
 from pytest_once.boundaries import rebinding
 from pytest_once.clock import EPOCH_S, Clock
@@ -291,3 +292,16 @@ def test_trio_sleeps_are_virtual_and_ordered() -> None:
 
     assert recording.error is None
     assert recording.result == [1, 2, 3, 3.5]
+
+
+def test_the_times_that_c_reads_by_itself_are_virtual_too() -> None:
+    """A key made from time.ctime() must change as one made from time.time() does."""
+
+    def body(once: Once) -> None:
+        year = datetime.datetime.fromtimestamp(time.time()).strftime("%Y")
+        assert time.ctime().endswith(year) and time.asctime().endswith(year)
+        assert time.ctime(0).endswith(("1970", "1969"))
+        once.provider("pay").call("refund", {"order": "o"}, key="o")
+
+    report = explore(body, profile="crash", redeliver=0, limits={"max_states": 1})
+    assert report.problem == "", report.problem

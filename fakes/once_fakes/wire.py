@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from email import policy
+from email.parser import BytesParser
 from urllib.parse import parse_qsl
 
 from once_fakes.arriving import Between, arrive
@@ -87,9 +89,30 @@ def _payload_of(content_type: str, body: bytes) -> object:
         return json.loads(body, parse_constant=_no_such_constant)
     if media_type == "application/x-www-form-urlencoded":
         return _form(body.decode())
+    if media_type == "multipart/form-data":
+        return _parts(content_type, body)
     if media_type.startswith("text/"):
         return {"text": body.decode()}
     return body
+
+
+def _parts(content_type: str, body: bytes) -> object:
+    """The fields of a multipart form: what stands between them is made anew for each request and means nothing."""
+    message = BytesParser(policy=policy.HTTP).parsebytes(b"content-type: " + content_type.encode() + b"\r\n\r\n" + body)
+    if not message.is_multipart():
+        raise ValueError("its parts cannot be told apart")
+    parts = []
+    for part in message.iter_parts():
+        content = part.get_payload(decode=True)
+        parts.append(
+            {
+                "name": part.get_param("name", header="content-disposition"),
+                "filename": part.get_filename(),
+                "type": part.get_content_type(),
+                "content": content,
+            }
+        )
+    return parts
 
 
 def _no_such_constant(name: str) -> object:

@@ -43,6 +43,11 @@ _REMEDY = {
     Verdict.TOO_MANY_ATTEMPTS: "Set the retries of every layer (client, transport, framework), and leave them to one.",
 }
 
+_AFTER_A_TIME = (
+    "After so long a time a repetition may count as new (a receipt that has expired, a lease that has run out): record "
+    "that it is done, or look it up, before doing it again, and repeat only while the provider remembers."
+)
+
 _UNANSWERED = frozenset(map(str, (Verdict.INCONCLUSIVE, Verdict.NONDETERMINISTIC, Verdict.ESCAPED_EFFECT)))
 """Verdicts that say nothing of the code's effects, only why they cannot be judged."""
 
@@ -204,7 +209,10 @@ def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str
         )
     else:
         lines.append("  NOT confirmed")
-    if remedy := _REMEDY.get(violation.verdict):
+    remedy = _REMEDY.get(violation.verdict)
+    if violation.verdict is Verdict.DUPLICATE and any(life.after_s for life in violation.schedule.lives):
+        remedy = _AFTER_A_TIME
+    if remedy:
         lines += _wrapped(f"usual remedy: {remedy}", width, "  ", "    ")
     lines.append(f"  replay: {replay_prefix}{_quoted(violation.schedule)}")
     for other in violation.variants:
@@ -227,9 +235,10 @@ def _quoted(schedule: Schedule) -> str:
 
 
 def _life(life: LifeStory, width: int) -> list[str]:
-    if not life.steps and life.effects:
-        return [*_wrapped(life.ending, width, "  ", "    "), *_effects(life.effects, width)]
-    lines = [f"  incarnation {life.number}"]
+    waited = f"{_duration(life.after_s)} later: " if life.after_s else ""
+    if not life.steps and life.ending.startswith("a request"):
+        return [*_wrapped(waited + life.ending, width, "  ", "    "), *_effects(life.effects, width)]
+    lines = [f"  {waited}incarnation {life.number}"]
     told: list[str] = []
     repeated = 0
     for number, step in enumerate(life.steps):
@@ -256,6 +265,14 @@ def _life(life: LifeStory, width: int) -> list[str]:
         mark = "X " if life.killed else ""
         lines += _wrapped(f"{mark}{life.ending}{where}", width, "    ", "        ")
     return lines
+
+
+def _duration(seconds: float) -> str:
+    """A time as a person would say it: "2 h", "90 s"."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
 
 
 def _killed_there(life: LifeStory) -> bool:

@@ -110,7 +110,7 @@ def test_an_option_that_is_not_there_any_more_is_a_misfit() -> None:
     mark = mark_of(boundaries_of(body)[0])
     report = replay(body, f"o7@{mark}")
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert "does not fit" in report.problem
+    assert "cannot happen there" in report.problem and "options 1 to 1" in report.problem
 
 
 def test_choices_without_end_make_the_answer_unknown() -> None:

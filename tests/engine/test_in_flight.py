@@ -192,6 +192,17 @@ def test_a_receipt_that_expires_before_the_old_attempt_arrives() -> None:
 
 
 @pytest.mark.slow
+def test_the_story_tells_how_much_time_has_passed() -> None:
+    """That is the cause, so the remedy speaks of it too."""
+    day = Contract(name="a day", retention_s=86400.0)
+    report = explore(
+        lambda once: keyed(once, day), name="keyed", key="order_1", profile="crash", restart_after=("0s", "25h")
+    )
+    text = " ".join(terminal.render(report).split())
+    assert "25 h later: incarnation 2" in text
+    assert "a receipt that has expired" in text
+
+
 @pytest.mark.parametrize("in_flight", [0, 1, 2])
 def test_so_many_requests_may_be_on_their_way_and_no_more(in_flight: int) -> None:
     """The bound is a limit of the search; with 0 no request is ever held up."""

@@ -910,3 +910,28 @@ def test_such_a_client_wrapped_as_a_tool_is_explored() -> None:
 
     convicted(crashed(mark_first), Verdict.OMISSION)
     assert proven(crashed(mark_last))
+
+
+def test_a_question_to_a_real_server_is_asked_and_named_in_the_report() -> None:
+    """Its answer is taken to be the same each time, which nobody checks: the reader must know."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/rates"
+
+        def body(once: Once) -> None:
+            assert httpx.get(url).status_code == 204
+            careful(once).call("refund", ORDER, key="order_1")
+
+        report = crashed(body)
+        server.shutdown()
+    assert proven(report)
+    assert "asked for real, and taken to answer the same each time: GET 127.0.0.1/rates" in told(report)

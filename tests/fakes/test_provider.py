@@ -458,3 +458,14 @@ def test_a_missing_respx_is_explained(ledger: Ledger, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "respx", None)
     with pytest.raises(ImportError, match=r"pip install respx.*Provider\.url"):
         _ = provider(ledger).router
+
+
+@pytest.mark.parametrize("boundary", ["a1", "b2"])
+def test_what_separates_the_parts_of_a_form_means_nothing(ledger: Ledger, boundary: str) -> None:
+    """A client makes it anew for each request; the same fields under the same key are the same request."""
+    provider(ledger, CLIENT_KEY)
+    for separator, outcome in (("zz", "executed"), (boundary, "replayed")):
+        field = 'Content-Disposition: form-data; name="f"; filename="a.txt"'
+        body = f"--{separator}\r\n{field}\r\n\r\nx\r\n--{separator}--\r\n"
+        headers = {"content-type": f"multipart/form-data; boundary={separator}", "Idempotency-Key": "k"}
+        assert handle_http(ledger, "pay", CLIENT_KEY, "POST", "/r", headers, body.encode()).outcome == outcome
