@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_once import matrix
 from pytest_once.boundaries.seam import Seam
+from pytest_once.canonical import matches_column, matches_place
 from pytest_once.checks import SEVERITY, Verdict
 from pytest_once.events import Listener, Recorded, silent
 from pytest_once.evidence import Evidence
@@ -154,7 +155,7 @@ class Exploration:
             impossible=self._impossible(evidence, graph, verdict),
             boundaries=recorded.boundaries,
             matrix=matrix.rows(graph, recorded, needs_time=self._needs_time),
-            assumptions=self._assumptions(evidence, recorded, explorer.not_exchanged),
+            assumptions=self._assumptions(evidence, recorded, explorer),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
         )
@@ -230,7 +231,7 @@ class Exploration:
             replayed=seen.story,
         )
 
-    def _assumptions(self, evidence: Evidence, recorded: Life, not_exchanged: Collection[str]) -> tuple[str, ...]:
+    def _assumptions(self, evidence: Evidence, recorded: Life, explorer: Explorer) -> tuple[str, ...]:
         assert recorded.last is not None
         said = [
             "a crash is the sudden death of the process (kill -9), not a power loss; a commit is atomic",
@@ -246,13 +247,25 @@ class Exploration:
         if self.expectations.ignore:
             names = ", ".join(self.expectations.ignore)
             said.append(f"ignored; exchanged in every state, which made no difference: {names}")
-        if not_exchanged:
-            said.append(f"ignored, but not exchanged, because the store refused: {_listed(not_exchanged)}")
+        unknown = [pattern for pattern in self.expectations.ignore if not _names(pattern, explorer.exchanged)]
+        if unknown and not explorer.not_exchanged and len(explorer.graph.nodes) > 1:
+            said.append(f"ignore= names nothing with a value to exchange (a slip of the pen?): {', '.join(unknown)}")
+        if explorer.not_exchanged:
+            said.append(f"ignored, but not exchanged, because the store refused: {_listed(explorer.not_exchanged)}")
         if self._recorder is not None and self._recorder.allowed:
             said.append(f"allowed and not explored: {_listed(self._recorder.allowed)}")
         if evidence.naming.columns:
             said.append(f"random or dated, compared by equality only: {', '.join(sorted(evidence.naming.columns))}")
         return tuple(said)
+
+
+def _names(pattern: str, places: Collection[str]) -> bool:
+    """Whether a pattern of `ignore=` stands for any of the places or columns ("tmp_path/agent.db/tasks.attempts")."""
+    for place in places:
+        table, _, column = place.rpartition(".")
+        if matches_place(place, (pattern,)) or matches_column(table, column, (pattern,)):
+            return True
+    return False
 
 
 def _listed(names: Collection[str], most: int = 8) -> str:

@@ -75,6 +75,7 @@ class Explorer:
     _latest: deque[Picture] = field(default_factory=lambda: deque(maxlen=COMPARED_STATES))
     _hung: int = 0
     still_changing: tuple[str, ...] = ()
+    exchanged: set[str] = field(default_factory=set)
     not_exchanged: set[str] = field(default_factory=set)
 
     def run(self) -> Graph:
@@ -215,6 +216,7 @@ class Explorer:
         disturbed = perturbed(self.stage.world, picture, self.expectations.ignore)
         if disturbed is None:
             return
+        self.exchanged.update(disturbed.changed)
         self.not_exchanged.update(disturbed.left)
         self.stage.put(disturbed.picture)
         life = self.stage.live(birth, node.tokens, let_live)

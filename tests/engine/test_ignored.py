@@ -34,3 +34,13 @@ def test_a_counter_that_limits_attempts_may_not() -> None:
     report = explore(lambda once: counting(once, 5), name="counting", profile="crash", ignore=("tasks.note",))
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "tasks.note" in report.problem and "decides" in report.problem
+
+
+def test_a_pattern_that_names_nothing_is_told() -> None:
+    """Misspelt, it would leave the reader believing that something is ignored."""
+    report = explore(
+        lambda once: counting(once, None), name="counting", profile="crash", ignore=("tasks.note", "task.notes")
+    )
+    assert proven(report)
+    (slip,) = [said for said in report.assumptions if "slip of the pen" in said]
+    assert slip.endswith(": task.notes")
