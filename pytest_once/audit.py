@@ -461,7 +461,7 @@ def _is_loopback(host: str) -> bool:
 
 def _is_fake(names: Sequence[str]) -> bool:
     """Whether a fake provider answers there; that its requests pass a boundary is checked against its ledger."""
-    return any(endpoint.prefix.partition("://")[2].partition("/")[0] in names for endpoint in boundaries._endpoints)
+    return any(prefix.partition("://")[2].partition("/")[0] in names for prefix in boundaries.endpoint_prefixes())
 
 
 def _listens_here(address: Any) -> bool:

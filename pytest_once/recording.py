@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_once import audit, inherited, seams
-from pytest_once.boundaries import Boundary
 from pytest_once.boundaries.seam import Seam
 from pytest_once.canonical import Naming, Row
 from pytest_once.checks import Verdict, build_oracle
@@ -36,6 +35,7 @@ from pytest_once.trouble import (
     died_message,
     hung_message,
     misuse_verdict,
+    parting,
     progressing_message,
 )
 from pytest_once.unannounced import unannounced_change
@@ -186,7 +186,7 @@ class Recorder:
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 "two fault-free runs, the second with another clock and other randomness, passed different "
-                f"boundaries: {_parting(first.boundaries, other.boundaries)}. What the body does must not depend on "
+                f"boundaries: {_parted(first, other)}. What the body does must not depend on "
                 "random values or the date; seed or inject them in the test",
             )
         check_announced(evidence, first, 0)
@@ -259,7 +259,7 @@ class Recorder:
             raise Unexplorable(
                 Verdict.NONDETERMINISTIC,
                 "the fault-free run was repeated and took another way: "
-                f"{_parting(first.boundaries, again.boundaries)}. Thread timing, "
+                f"{_parted(first, again)}. Thread timing, "
                 "set order, or something outside the tracked world decides what the body does",
             )
 
@@ -396,10 +396,11 @@ def _paired(one: Life, two: Life) -> list[tuple[Sight, Sight]]:
     return [(a, b) for a, b in zip(one.sights, two.sights, strict=True) if a is not None and b is not None]
 
 
-def _parting(ours: Sequence[Boundary], theirs: Sequence[Boundary]) -> str:
-    for number, (one, two) in enumerate(zip(ours, theirs, strict=False), 1):
-        if one.anchor != two.anchor:
-            return f"number {number} was {one.target} ({one.site}), then {two.target} ({two.site})"
-    longer = ours if len(ours) > len(theirs) else theirs
-    extra = longer[min(len(ours), len(theirs))]
+def _parted(one: Life, other: Life) -> str:
+    """Where two lives took different ways, for a person."""
+    at = parting(one, other)
+    ours, theirs = one.boundaries[at : at + 1], other.boundaries[at : at + 1]
+    if ours and theirs:
+        return f"number {at + 1} was {ours[0].target} ({ours[0].site}), then {theirs[0].target} ({theirs[0].site})"
+    (extra,) = ours or theirs
     return f"{extra.target} ({extra.site}) was passed only once"

@@ -91,20 +91,19 @@ def _act_then_mark(once: Once) -> None:
             _put(db, "done")
 
 
-def _key_per_attempt(once: Once) -> None:
+def _refunds_under(once: Once, make_key: Callable[[], str], contract: str = "client_key") -> None:
     with _table(once) as db:
         if _row(db)[0] is None:
-            key = f"{random.getrandbits(64):x}"
-            once.provider("pay", contract="client_key").call("refund", ORDER, key=key).raise_for_status()
+            once.provider("pay", contract=contract).call("refund", ORDER, key=make_key()).raise_for_status()
             _put(db, "done")
+
+
+def _key_per_attempt(once: Once) -> None:
+    _refunds_under(once, lambda: f"{random.getrandbits(64):x}")
 
 
 def _key_from_the_clock(once: Once) -> None:
-    with _table(once) as db:
-        if _row(db)[0] is None:
-            key = f"{KEY}-{time.time():.0f}"
-            once.provider("pay", contract="client_key").call("refund", ORDER, key=key).raise_for_status()
-            _put(db, "done")
+    _refunds_under(once, lambda: f"{KEY}-{time.time():.0f}")
 
 
 def _stored_key(once: Once) -> None:
@@ -154,10 +153,7 @@ def _asks_before_it_sends(once: Once) -> None:
 
 
 def _receipts_shorter_than_retries(once: Once) -> None:
-    with _table(once) as db:
-        if _row(db)[0] is None:
-            once.provider("pay", contract="client_key_24h").call("refund", ORDER, key=KEY).raise_for_status()
-            _put(db, "done")
+    _refunds_under(once, lambda: KEY, "client_key_24h")
 
 
 def _an_error_at_commit_means_not_recorded(once: Once) -> None:

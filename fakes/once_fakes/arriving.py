@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from once_fakes.contract import Contract
-from once_fakes.reply import ARRIVAL_HEADER, Reply, effect_document, error_document
+from once_fakes.reply import Reply, effect_document, error_document
+from pytest_once.boundaries import ARRIVAL_HEADER
 from pytest_once.ledger import (
     Ledger,
     Receipt,

@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-ARRIVAL_HEADER = "once-arrival"
-"""Response header with the arrival's id in the ledger."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -12,12 +12,11 @@ from once_fakes.arriving import Between, arrive
 from once_fakes.contract import Contract
 from once_fakes.looking import answer_get
 from once_fakes.reply import Reply, turn_away
+from pytest_once.boundaries import STALE_HEADER
 from pytest_once.ledger import Ledger, canonical_payload
 
 MAX_BODY_BYTES = 1024 * 1024
 """Largest request body that is read."""
-STALE_HEADER = "once-stale"
-"""Request header; "1" asks a look-up to answer from before the latest effect."""
 
 ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 _ASKING_METHODS = ("GET", "HEAD")

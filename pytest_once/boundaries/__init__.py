@@ -12,6 +12,11 @@ from dataclasses import dataclass
 
 from pytest_once.site import Site, call_site
 
+ARRIVAL_HEADER = "once-arrival"
+"""Response header in which a fake provider names the arrival it answers, by its id in the ledger."""
+STALE_HEADER = "once-stale"
+"""Request header; "1" asks a fake provider for an answer from before its latest change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
@@ -130,6 +135,11 @@ class Endpoint:
 
 
 _endpoints: list[Endpoint] = []
+
+
+def endpoint_prefixes() -> list[str]:
+    """The addresses of all registered fakes."""
+    return [endpoint.prefix for endpoint in _endpoints]
 
 
 def register_endpoint(prefix: str, provider: str) -> None:

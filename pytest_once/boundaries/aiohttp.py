@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pytest_once import clock
-from pytest_once.boundaries.http import ARRIVAL_HEADER, Answer, Attempt, Failure, LoopTurn, answered_by_fake, stale
+from pytest_once.boundaries import ARRIVAL_HEADER
+from pytest_once.boundaries.http import Answer, Attempt, Failure, LoopTurn, answered_by_fake, stale
 from pytest_once.boundaries.seam import Wiring
 
 _CARRIED = "_pytest_once_carried"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_once.boundaries import announce, endpoint_of
+from pytest_once.boundaries import STALE_HEADER, announce, endpoint_of
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import (
     DUPLICATE,
@@ -36,11 +36,6 @@ from pytest_once.faults import (
     STALE_READ,
 )
 from pytest_once.site import call_site
-
-ARRIVAL_HEADER = "once-arrival"
-"""Response header in which a fake provider names the arrival it answers."""
-STALE_HEADER = "once-stale"
-"""Request header that asks a fake provider for an answer from before its latest change."""
 
 WRITE_FAULTS: tuple[str, ...] = (*HTTP_FAULTS, *LATE_FAULTS)
 """What can befall a request that changes something."""

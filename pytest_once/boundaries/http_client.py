@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_once import clock
+from pytest_once.boundaries import ARRIVAL_HEADER
 from pytest_once.boundaries.http import (
-    ARRIVAL_HEADER,
     Answer,
     Attempt,
     Failure,

@@ -12,10 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pytest_once import audit, clock
-from pytest_once.boundaries import endpoint_of
+from pytest_once.boundaries import ARRIVAL_HEADER, STALE_HEADER, endpoint_of
 from pytest_once.boundaries.http import (
-    ARRIVAL_HEADER,
-    STALE_HEADER,
     Answer,
     Attempt,
     Failure,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,27 +10,13 @@ import pytest
 
 from once_fakes import CLIENT_KEY, NONE, Contract, Provider, Reply
 from once_fakes.wire import handle_http
-from pytest_once.boundaries import Announcer, Boundary, Order, connect, forget_endpoints
+from pytest_once.boundaries import Announcer, Boundary, Order, connect
 from pytest_once.clock import EPOCH_S
 from pytest_once.ledger import Ledger
 
 BY_REF = replace(NONE, name="by_ref", lookup="by_client_ref")
 BY_KEY = replace(CLIENT_KEY, name="by_key", lookup="by_key")
 LISTED = replace(NONE, name="listed", lookup="list_only")
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    made = Ledger.create(tmp_path / "ledger.db")
-    made.set_now(EPOCH_S)
-    return made
-
-
-@pytest.fixture(autouse=True)
-def _no_traces() -> Iterator[None]:
-    yield
-    connect(None)
-    forget_endpoints()
 
 
 def provider(ledger: Ledger, contract: Contract) -> Provider:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from pytest_once.boundaries import (
     Order,
     connect,
     endpoint_of,
-    forget_endpoints,
 )
 from pytest_once.calls import perform, perform_async
 from pytest_once.faults import CALL_FAULTS, HTTP_FAULTS, KINDS, LATE_FAULTS
@@ -34,13 +32,6 @@ from pytest_once.ledger import BETWEEN_LIVES, Ledger
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger.create(tmp_path / "ledger.db")
-
-
-@pytest.fixture(autouse=True)
-def _no_traces() -> Iterator[None]:
-    yield
-    connect(None)
-    forget_endpoints()
 
 
 def provider(ledger: Ledger, contract: Contract = CLIENT_KEY, **options: Any) -> Provider:

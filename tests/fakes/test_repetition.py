@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,27 +10,13 @@ import pytest
 
 from once_fakes import CLIENT_KEY, CLIENT_KEY_24H, Contract, Provider
 from once_fakes.provider import deliver
-from pytest_once.boundaries import Announcer, Boundary, Order, connect, forget_endpoints
+from pytest_once.boundaries import Announcer, Boundary, Order, connect
 from pytest_once.clock import EPOCH_S
 from pytest_once.ledger import Ledger
 
 BY_ORDER = Contract(name="by_order", dedup="natural_key", natural_key_field="order")
 WINDOW = Contract(name="window", dedup="content_window", window_s=30)
 DAY_S = 86400.0
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    made = Ledger.create(tmp_path / "ledger.db")
-    made.set_now(EPOCH_S)
-    return made
-
-
-@pytest.fixture(autouse=True)
-def _no_traces() -> Iterator[None]:
-    yield
-    connect(None)
-    forget_endpoints()
 
 
 def provider(ledger: Ledger, contract: Contract) -> Provider:
