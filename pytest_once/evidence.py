@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pytest_once.canonical import Form, Naming, Row, digest, masked_text, occurring
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
+from pytest_once.faults import Delivery
 from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
@@ -27,7 +29,8 @@ _KEPT = 256
 class _Facts:
     """What one ledger file says; read once for all the pictures that hold the same file.
 
-    deduplicating: names of the providers whose contract recognises a repeated key.
+    deduplicating: names of the providers whose contract recognises a repeated key. answering: of those that can be
+    asked what they did. open_ended: of those whose contract leaves open what happens.
     """
 
     effects: tuple[Effect, ...]
@@ -38,6 +41,7 @@ class _Facts:
     deduplicating: frozenset[str]
     in_flight: tuple[Held, ...]
     answering: frozenset[str]
+    open_ended: frozenset[str]
 
 
 class Evidence:
@@ -55,6 +59,7 @@ class Evidence:
         self.naming = naming
         self._world = world
         self._facts: Recent[bytes, _Facts] = Recent(_KEPT)
+        self._possible: Recent[tuple[bytes, int, float], int] = Recent(_KEPT)
         self._places: dict[str, tuple[str, str]] = {}
         self._tables: Recent[tuple[Counter, tuple[bytes, ...]], tuple[Effect, ...]] = Recent(_KEPT)
 
@@ -124,11 +129,32 @@ class Evidence:
         """The providers of the requests that are on their way, oldest first."""
         return tuple(held.provider for held in self._ledger(sight).in_flight)
 
-    def distinct_in_flight(self, sight: Sight) -> list[int]:
-        """Numbers (1: the oldest) of the requests on their way, of equal ones only the oldest."""
+    def deliveries(self, sight: Sight, now_s: float) -> list[Delivery]:
+        """What may arrive, of equal requests on their way only the oldest, and each way it may then go.
+
+        now_s: virtual time of the arrival, in epoch seconds.
+        """
         held = self._ledger(sight).in_flight
         asked = [(one.provider, one.operation, one.key, one.payload) for one in held]
-        return [number for number, what in enumerate(asked, 1) if what not in asked[: number - 1]]
+        distinct = [number for number, what in enumerate(asked, 1) if what not in asked[: number - 1]]
+        return [
+            Delivery(number, way)
+            for number in distinct
+            for way in range(self._ways(sight, held[number - 1], number, now_s))
+        ]
+
+    def _ways(self, sight: Sight, held: Held, number: int, now_s: float) -> int:
+        if "completes" not in held.request and held.provider not in self._ledger(sight).open_ended:
+            return 1
+        picture = self._picture(sight)
+        known = self._possible.get((picture.key, number, now_s))
+        if known is None:
+            from once_fakes.held import ways
+
+            with LedgerSnapshot(picture.data).at(now_s) as connection:
+                known = ways(connection, number)
+            self._possible.put((picture.key, number, now_s), known)
+        return known
 
     def attempts(self, sight: Sight, incarnation: int) -> dict[LogicalKey, int]:
         """How often each request of a life (1 for the first) has reached its provider, unread or not."""
@@ -168,21 +194,27 @@ class Evidence:
     def _named(self, tokens: frozenset[str]) -> Naming:
         return self.naming.with_tokens(tokens)
 
+    @staticmethod
+    def _picture(sight: Sight) -> LedgerPicture:
+        return next(snapshot for _, snapshot in sight.picture.snapshots if isinstance(snapshot, LedgerPicture))
+
     def _ledger(self, sight: Sight) -> _Facts:
-        picture = next(snapshot for _, snapshot in sight.picture.snapshots if isinstance(snapshot, LedgerPicture))
+        picture = self._picture(sight)
         known = self._facts.get(picture.key)
         if known is None:
             ledger = LedgerSnapshot(picture.data)
             providers = tuple(ledger.providers())
+            contracts = {one.name: json.loads(one.contract) for one in providers}
             known = _Facts(
                 tuple(ledger.effects()),
                 tuple(ledger.arrivals()),
                 tuple(ledger.counters()),
                 tuple(ledger.intents()),
                 providers,
-                frozenset(one.name for one in providers if json.loads(one.contract).get("dedup") != "none"),
+                frozenset(one.name for one in providers if contracts[one.name].get("dedup") != "none"),
                 tuple(ledger.in_flight()),
-                frozenset(one.name for one in providers if json.loads(one.contract).get("lookup", "none") != "none"),
+                frozenset(one.name for one in providers if contracts[one.name].get("lookup", "none") != "none"),
+                frozenset(one.name for one in providers if _is_open(contracts[one.name])),
             )
             self._facts.put(picture.key, known)
         return known
@@ -213,6 +245,10 @@ class Evidence:
             known = tuple(_rows_as_effects(counter, *(files[part].data if part in files else None for part in parts)))
             self._tables.put(content, known)
         return known
+
+
+def _is_open(contract: dict[str, Any]) -> bool:
+    return any(value == "unspecified" for value in contract.values()) or isinstance(contract.get("retention_s"), list)
 
 
 def _rows_as_effects(

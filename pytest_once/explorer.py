@@ -20,7 +20,18 @@ from pytest_once.checks import Verdict
 from pytest_once.clock import BOUNDARY_TAKES_S
 from pytest_once.events import Listener, Progress, ViolationFound
 from pytest_once.evidence import Evidence
-from pytest_once.faults import DELIVER, DUPLICATE, END, KINDS, OPTION, LifePlan, PlannedFault, Schedule, mark_of
+from pytest_once.faults import (
+    DELIVER,
+    DUPLICATE,
+    END,
+    KINDS,
+    OPTION,
+    Delivery,
+    LifePlan,
+    PlannedFault,
+    Schedule,
+    mark_of,
+)
 from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
 from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment
@@ -199,11 +210,11 @@ class Explorer:
 
     def _let_arrive(self, node: Node, picture: Picture, after_s: float) -> None:
         """Requests that are on their way may arrive while no process lives."""
-        for number in self.evidence.distinct_in_flight(Sight(picture, node.now_s, node.tokens)):
-            step = LifePlan(after_s=after_s, deliver=number)
+        now_s = node.now_s + after_s
+        for delivery in self.evidence.deliveries(Sight(picture, node.now_s, node.tokens), now_s):
+            step = LifePlan(after_s=after_s, deliver=delivery)
             self.stage.put(picture)
-            now_s = node.now_s + after_s
-            self.stage.deliver(number, now_s)
+            self.stage.deliver(delivery, now_s)
             sight = Sight(self.stage.world.take(), now_s, node.tokens)
             finding = judge_moment(self.evidence, sight)
             if finding is not None:
@@ -284,9 +295,9 @@ class Explorer:
             # Only a provider shows that a request has arrived: what arrives before it is asked for the first time in
             # a life might as well arrive before that life, and between two questions every moment is the same.
             if any(earlier.boundary.provider == boundary.provider for earlier in life.passages[:index]):
-                for number in self.evidence.distinct_in_flight(sight):
-                    if held[number - 1] == boundary.provider:
-                        yield index, f"{DELIVER}:{number}"
+                for delivery in self.evidence.deliveries(sight, passage.now_s):
+                    if held[delivery.number - 1] == boundary.provider:
+                        yield index, delivery.step
             if len(boundary.options) > 1 and chosen >= self.limits.choices:
                 self.graph.bound = f"choices={self.limits.choices}"
                 continue
@@ -429,7 +440,7 @@ class Explorer:
             for step in (
                 *(str(fault) for fault in plan.faults),
                 *((f"x@{plan.crash}",) if plan.crash else ()),
-                *((f"d{plan.deliver}",) if plan.deliver else ()),
+                *((str(plan.deliver),) if plan.deliver else ()),
             )
         )
         self.graph.findings.append((finding, schedule, hit))
@@ -475,10 +486,10 @@ def _follow(plan: Plan) -> Callable[[int, Boundary], Decision]:
         return let_live
     at = {index: (fault, lasts) for index, fault, lasts in plan if fault in KINDS}
     options = {index: _number(fault) for index, fault, _ in plan if fault.startswith(OPTION)}
-    deliveries: dict[int, tuple[int, ...]] = {}
+    deliveries: dict[int, tuple[Delivery, ...]] = {}
     for index, fault, _ in plan:
         if fault.startswith(DELIVER):
-            deliveries[index] = (*deliveries.get(index, ()), _number(fault))
+            deliveries[index] = (*deliveries.get(index, ()), Delivery.of(fault))
     look_from = plan[-1][0]
     lasting: dict[str | None, str] = {}
 

@@ -47,12 +47,16 @@ _KINDS = (
     FaultKind("store-full", "sf", 0, False, "the store is full: an error, nothing applied"),
     FaultKind("store-readonly", "so", 0, False, "the store has become read-only: an error, nothing applied"),
     FaultKind("commit-unknown", "cu", 0, True, "an error is reported although the change is applied"),
+    FaultKind("still-working", "sw", 1, False, "the provider is still at work on it; the caller sees a time-out", 1),
+    FaultKind("failed-inside", "fi", 1, False, "the provider fails with 500 after it took the key, and did not act"),
+    FaultKind("declined", "dc", 1, False, "the provider understands the request and declines it"),
 )
 KINDS: dict[str, FaultKind] = {kind.name: kind for kind in _KINDS}
 _BY_CODE = {kind.code: kind for kind in _KINDS}
 
 REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, ERROR_BEFORE, ERROR_AFTER, DUPLICATE = tuple(KINDS)[:7]
-LATE, LATE_COPY, LATE_TWICE, STALE_READ, STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN = tuple(KINDS)[7:]
+LATE, LATE_COPY, LATE_TWICE, STALE_READ, STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN = tuple(KINDS)[7:15]
+STILL_WORKING, FAILED_INSIDE, DECLINED = tuple(KINDS)[15:]
 
 CALL_FAULTS: tuple[str, ...] = (REFUSED, LOST_REQUEST, LOST_RESPONSE, RESET_RESPONSE, DUPLICATE)
 """Soft faults of a call that answers with a value or an exception."""
@@ -62,6 +66,8 @@ LATE_FAULTS: tuple[str, ...] = (LATE, LATE_COPY, LATE_TWICE)
 """Soft faults of a request that a provider can hold and receive later (`Ledger.hold`)."""
 STORE_FAULTS: tuple[str, ...] = (STORE_BUSY, STORE_FULL, STORE_READONLY, COMMIT_UNKNOWN)
 """Soft faults of a store's commit: bookkeeping that fails, or says so."""
+WORK_FAULTS: tuple[str, ...] = (STILL_WORKING, FAILED_INSIDE, DECLINED)
+"""Soft faults of a provider's work, where its contract makes a difference of them."""
 
 STANDARD_FAULTS: tuple[str, ...] = HTTP_FAULTS
 """What the standard profile explores, one per incarnation; `deep` explores every kind."""
@@ -69,7 +75,31 @@ STANDARD_FAULTS: tuple[str, ...] = HTTP_FAULTS
 OPTION = "option"
 """What the environment chooses at a `once.choose`: in a plan "option:2", in a schedule id "o2"; the first is 0."""
 DELIVER = "deliver"
-"""A request on its way arrives: in a plan "deliver:1" (the oldest), in a schedule id "d1"."""
+"""A request on its way arrives, or accepted work ends: in a plan "deliver:1" (the oldest), in a schedule id "d1".
+
+Where that may go several ways, "deliver:1:2" and "d1.2" are the third of them; the first is 0 and not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The number-th oldest request on its way arrives (1 is the oldest), and goes the way of that number."""
+
+    number: int
+    way: int = 0
+
+    def __str__(self) -> str:
+        return f"d{self.number}.{self.way}" if self.way else f"d{self.number}"
+
+    @property
+    def step(self) -> str:
+        """As a plan has it."""
+        return f"{DELIVER}:{self.number}:{self.way}" if self.way else f"{DELIVER}:{self.number}"
+
+    @staticmethod
+    def of(step: str) -> Delivery:
+        """From a plan's step."""
+        number, _, way = step.partition(":")[2].partition(":")
+        return Delivery(int(number), int(way or 0))
 
 
 def told_as(fault: str) -> str:
@@ -78,13 +108,15 @@ def told_as(fault: str) -> str:
     if name == OPTION:
         return f"option {number} is chosen"
     if name == DELIVER:
-        return "a request that was still on its way arrives now"
+        return "a request that was still on its way arrives now, or accepted work ends"
     return KINDS[name].story
 
 
 def _code_of(fault: str) -> str:
     name, _, number = fault.partition(":")
-    return f"{name[0]}{number}" if name in (OPTION, DELIVER) else KINDS[name].code
+    if name == DELIVER:
+        return str(Delivery.of(fault))
+    return f"o{number}" if name == OPTION else KINDS[name].code
 
 
 class ScheduleError(ValueError):
@@ -127,21 +159,21 @@ class LifePlan:
     faults: tuple[PlannedFault, ...] = ()
     crash: str | None = None
     after_s: float = 0.0
-    deliver: int = 0
+    deliver: Delivery | None = None
     asleep: bool = False
 
     def __str__(self) -> str:
         # Not %g: an exponent's "+" would be read as the next step.
         parts = ["w" + f"{self.after_s:.6f}".rstrip("0").rstrip(".")] if self.after_s else []
-        parts += [f"d{self.deliver}"] if self.deliver else []
+        parts += [str(self.deliver)] if self.deliver else []
         parts += [str(fault) for fault in self.faults]
         if self.crash is not None:
             parts.append(f"{'z' if self.asleep else 'x'}@{self.crash}")
         return "+".join(parts) or "."
 
 
-_STEP = re.compile(r"(?P<code>[a-z]{2}|[A-Z]{2}|[od]\d+|[xz])@(?P<mark>[0-9a-f]{6}|end)")
-_DELIVERY = re.compile(r"d(?P<number>[1-9]\d*)")
+_STEP = re.compile(r"(?P<code>[a-z]{2}|[A-Z]{2}|o\d+|d\d+(\.\d+)?|[xz])@(?P<mark>[0-9a-f]{6}|end)")
+_DELIVERY = re.compile(r"d(?P<number>[1-9]\d*)(\.(?P<way>\d+))?")
 _WAIT = re.compile(r"w(?P<seconds>\d+(\.\d+)?)")
 
 
@@ -175,14 +207,14 @@ def _parse_life(part: str, whole: str) -> LifePlan:
     faults: list[PlannedFault] = []
     crash: str | None = None
     after_s = 0.0
-    deliver = 0
+    deliver: Delivery | None = None
     asleep = False
     for step in part.split("+") if part != "." else ():
         if wait := _WAIT.fullmatch(step):
             after_s = float(wait["seconds"])
             continue
         if delivery := _DELIVERY.fullmatch(step):
-            deliver = int(delivery["number"])
+            deliver = Delivery(int(delivery["number"]), int(delivery["way"] or 0))
             continue
         match = _STEP.fullmatch(step)
         fault = None if match is None else _fault_of(match["code"])
@@ -202,7 +234,9 @@ def _parse_life(part: str, whole: str) -> LifePlan:
 
 
 def _fault_of(code: str) -> str | None:
-    if code[1:].isdecimal():
-        return f"{OPTION if code[0] == 'o' else DELIVER}:{code[1:]}"
+    if code[0] == "o" and code[1:].isdecimal():
+        return f"{OPTION}:{code[1:]}"
+    if delivery := _DELIVERY.fullmatch(code):
+        return Delivery(int(delivery["number"]), int(delivery["way"] or 0)).step
     kind = _BY_CODE.get(code.lower())
     return None if kind is None else kind.name

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_once.boundaries import GO, Boundary, Order
 from pytest_once.canonical import Naming, masked_text
 from pytest_once.clock import WINDOW_S
-from pytest_once.faults import OPTION
+from pytest_once.faults import OPTION, Delivery
 from pytest_once.incarnation import At, Channel, Died, Ended, Hung, Incarnation, Misuse, Request
 from pytest_once.world import Picture, World
 
@@ -47,7 +47,7 @@ class Passage:
     """A boundary that was reached, the fault ordered there, and what the world was before it, if that was looked at.
 
     fault: also an option other than the first ("option:2"). delivered: the requests on their way that arrived just
-    before, one after the other (1: the oldest); undelivered: the world before that.
+    before, one after the other; undelivered: the world before that.
     """
 
     boundary: Boundary
@@ -55,7 +55,7 @@ class Passage:
     picture: Picture | None
     now_s: float
     tokens: frozenset[str]
-    delivered: tuple[int, ...] = ()
+    delivered: tuple[Delivery, ...] = ()
     undelivered: Picture | None = None
 
     @property
@@ -97,14 +97,14 @@ class Looped:
 class Decision:
     """fault: soft fault to perform here. kill: SIGKILL before the boundary instead. look: take a picture first.
 
-    option: at a choice, which option to take. deliver: the requests on their way that arrive first (1: the oldest).
+    option: at a choice, which option to take. deliver: the requests on their way that arrive first.
     """
 
     fault: str | None = None
     kill: bool = False
     look: bool = True
     option: int = 0
-    deliver: tuple[int, ...] = ()
+    deliver: tuple[Delivery, ...] = ()
 
 
 Director = Callable[[int, Boundary], Decision]
@@ -120,7 +120,7 @@ class Stage:
     """Where lives are lived: the body, its world, and what the parent can do for a child.
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
-    deliver(number, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
+    deliver(delivery, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
     values are volatile, by their bytes.
     """
 
@@ -130,7 +130,7 @@ class Stage:
     life_timeout_s: float
     max_boundaries: int
     services: Mapping[str, Callable[[Any], Any]]
-    deliver: Callable[[int, float], None]
+    deliver: Callable[[Delivery, float], None]
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
     lives: int = 0
     modules: frozenset[str] = frozenset()
@@ -197,8 +197,8 @@ class Stage:
             undelivered = None
             if decision.deliver:
                 undelivered = self.world.take(message.now_s)
-                for number in decision.deliver:
-                    self.deliver(number, message.now_s)
+                for delivery in decision.deliver:
+                    self.deliver(delivery, message.now_s)
             picture = self.world.take(message.now_s) if decision.look else None
             fault = f"{OPTION}:{decision.option}" if decision.option else decision.fault
             life.passages.append(

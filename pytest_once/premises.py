@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pytest_once.faults import Delivery
 from pytest_once.ledger import Ledger
 from pytest_once.once import Once
 from pytest_once.scenario import ScenarioError
@@ -81,12 +82,12 @@ class Premises:
             self._address = self._server.address(self._token, self.ledger_path)
         return self._address
 
-    def deliver(self, number: int, now_s: float) -> None:
-        """Let a request on its way arrive (1: the oldest) at a virtual instant; nobody hears the answer."""
-        from once_fakes.provider import deliver
+    def deliver(self, delivery: Delivery, now_s: float) -> None:
+        """Let a request on its way arrive at a virtual instant; nobody hears the answer."""
+        from once_fakes.held import deliver
 
         self.once.ledger.set_now(now_s)
-        deliver(self.once.ledger, number)
+        deliver(self.once.ledger, delivery.number, delivery.way)
 
     def open(self, target: str) -> Store:
         """The store that a URL names, made when it is first asked for. Raises ScenarioError if nobody knows it."""

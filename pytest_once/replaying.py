@@ -10,7 +10,7 @@ from pytest_once.checks import Counts, LogicalKey, Verdict
 from pytest_once.clock import BOUNDARY_TAKES_S
 from pytest_once.evidence import Evidence
 from pytest_once.explorer import RESTART_S
-from pytest_once.faults import DELIVER, END, OPTION, LifePlan, Schedule, mark_of
+from pytest_once.faults import DELIVER, END, OPTION, Delivery, LifePlan, Schedule, mark_of
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
 from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment, stuck
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage
@@ -48,13 +48,13 @@ class _Script:
         mark = mark_of(boundary)
         fault = self._lasting.get(boundary.provider)
         option = 0
-        deliver: tuple[int, ...] = ()
+        deliver: tuple[Delivery, ...] = ()
         for planned in self.plan.faults:
             if planned.mark != mark:
                 continue
             name, _, number = planned.fault.partition(":")
             if name == DELIVER:
-                deliver = (*deliver, int(number))
+                deliver = (*deliver, Delivery.of(planned.fault))
             elif name == OPTION and int(number) < len(boundary.options):
                 option = int(number)
             elif planned.fault in boundary.faults:
@@ -118,13 +118,13 @@ ARRIVED = "a request that was still on its way arrives; nobody hears the answer"
 
 def _arrived(stage: Stage, evidence: Evidence, schedule: Schedule, sight: Sight, plan: LifePlan) -> Sight:
     """The world after a request on its way has arrived. Raises Misfit."""
-    if plan.deliver > len(evidence.in_flight(sight)):
+    now_s = sight.now_s + plan.after_s
+    if plan.deliver not in evidence.deliveries(sight, now_s):
         raise Misfit(
-            f"schedule {schedule} does not fit this code any more: no request number {plan.deliver} was on its way "
-            "when one should have arrived; run --once-chaos to explore anew"
+            f"schedule {schedule} does not fit this code any more: nothing was on its way that {plan.deliver} could "
+            "mean when it should have arrived; run --once-chaos to explore anew"
         )
     stage.settle()
-    now_s = sight.now_s + plan.after_s
     stage.deliver(plan.deliver, now_s)
     return Sight(stage.world.take(), now_s, sight.tokens)
 

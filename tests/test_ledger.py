@@ -29,10 +29,8 @@ from pytest_once.ledger import (
     Receipt,
     Told,
     canonical_payload,
-    insert_arrival,
-    store_receipt,
-    take_held,
 )
+from pytest_once.ledger.within import insert_arrival, store_receipt, take_held
 
 
 @pytest.fixture
@@ -127,8 +125,8 @@ def test_requests_in_flight_are_state(ledger: Ledger) -> None:
     first = Held(1, "pay", "refund", "k", "1", {"payload": "1", "key": "k"}, 2)
     assert ledger.in_flight() == [first, Held(2, "pay", "refund", None, "2", {"payload": "2", "key": None}, 2)]
     assert ledger.state_rows() == [
-        ("in_flight", ("pay", "refund", "k", "1")),
-        ("in_flight", ("pay", "refund", None, "2")),
+        ("in_flight", ("pay", "refund", "k", "1", None)),
+        ("in_flight", ("pay", "refund", None, "2", None)),
     ]
     with ledger.transaction() as connection:
         assert take_held(connection, 1) == first
@@ -214,8 +212,8 @@ def test_state_has_no_history_in_it(ledger: Ledger) -> None:
 
     assert ledger.state_rows() == before
     assert before == [
-        ("effects", ("pay", "refund", "order_1", "1", None, None)),
-        ("receipts", ("pay", "k", "f", 200, "{}", None)),
+        ("effects", ("pay", "refund", "order_1", "1", None, None, "done", None)),
+        ("receipts", ("pay", "k", "f", 200, "{}", None, None)),
         ("memory", ("told", "true")),
     ]
 

@@ -1,6 +1,7 @@
 """Fake providers that keep their published idempotency contracts, over one ledger."""
 
-from once_fakes.contract import CLIENT_KEY, CLIENT_KEY_24H, NONE, Contract, contract_named, contracts
+from once_fakes.contract import Contract
+from once_fakes.contracts import CLIENT_KEY, CLIENT_KEY_24H, NONE, contract_named, contracts
 from once_fakes.provider import Provider
 from once_fakes.reply import ProviderError, Reply
 

@@ -1,4 +1,4 @@
-"""One request reaches the provider: what the contract makes of it.
+"""One request reaches the provider: what the contract decides is written down and answered.
 
 Where the contract is atomic it is one transaction over the ledger: the arrival, the receipt it finds, the effect and
 its receipt commit together or not at all.
@@ -6,32 +6,33 @@ its receipt commit together or not at all.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from once_fakes.contract import Contract
-from once_fakes.reply import Reply, effect_document, error_document
+from once_fakes.contract import UNSPECIFIED, Contract
+from once_fakes.deciding import Case, Decision
+from once_fakes.dialect import Act, Dialect, Shown, dialect_of
+from once_fakes.instructions import NOTHING, Instructions
+from once_fakes.promises import UNDOCUMENTED_RETENTION_S
+from once_fakes.reading import field_text
+from once_fakes.reply import Reply
+from once_fakes.settling import complete, settle_due, shown_effect
 from pytest_once.boundaries import ARRIVAL_HEADER
-from pytest_once.ledger import (
-    Ledger,
-    Receipt,
-    canonical_payload,
+from pytest_once.ledger import IN_PROGRESS, Ledger, Receipt, canonical_payload
+from pytest_once.ledger.within import (
+    effect_by_id,
     effect_count,
     find_provider,
-    find_receipt,
-    forget_receipts,
+    hold_completion,
     insert_arrival,
     insert_effect,
+    move_position,
     now_within,
     store_receipt,
 )
-
-MAX_KEY_LENGTH = 255
-"""Longest idempotency key, in characters."""
 
 Between = Callable[[str, int], None]
 """Called between the two commits of a contract that is not atomic, with what is done and what is not, and the
@@ -40,15 +41,6 @@ arrival's id. Raises where the provider dies there."""
 
 def _goes_on(step: str, arrival: int) -> None:
     """The provider does not die."""
-
-
-@dataclass(slots=True)
-class _Answer:
-    """What the contract decides, before it is written down."""
-
-    outcome: str
-    status: int
-    body: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +54,15 @@ class _Halves:
 
 
 def arrive(
-    ledger: Ledger, provider: str, operation: str, payload: str, key: str | None, between: Between = _goes_on
+    ledger: Ledger, provider: str, act: Act, instructions: Instructions = NOTHING, between: Between = _goes_on
 ) -> Reply:
     """Let one request reach the provider and answer as its contract says.
 
-    payload: canonical JSON; key: the client's idempotency key, None or empty if it sent none. Raises
-    LookupError if the ledger has no such provider, and what `between` raises.
+    Raises LookupError if the ledger has no such provider, Undecided where the contract leaves it open what happens and
+    `instructions` ask, and what `between` raises.
     """
     with ledger.transaction() as connection:
-        halves = _arrive(connection, provider, operation, payload, key, None)
+        halves = _Arriving(connection, provider, act, instructions, None).halves()
     if halves.second is not None:
         between(halves.missing, halves.arrival)
         with ledger.transaction() as connection:
@@ -79,10 +71,10 @@ def arrive(
 
 
 def arrive_within(
-    connection: sqlite3.Connection, provider: str, operation: str, payload: str, key: str | None, incarnation: int
+    connection: sqlite3.Connection, provider: str, act: Act, instructions: Instructions, incarnation: int
 ) -> Reply:
     """`arrive` inside a transaction, for an incarnation; the provider does not die meanwhile."""
-    halves = _arrive(connection, provider, operation, payload, key, incarnation)
+    halves = _Arriving(connection, provider, act, instructions, incarnation).halves()
     if halves.second is not None:
         halves.second(connection)
     return halves.reply
@@ -96,136 +88,200 @@ def contract_of(connection: sqlite3.Connection, provider: str) -> tuple[Contract
     return Contract.from_json(declared.contract), declared.key_field
 
 
-def _arrive(
-    connection: sqlite3.Connection,
-    provider: str,
-    operation: str,
-    payload: str,
-    key: str | None,
-    incarnation: int | None,
-) -> _Halves:
-    key = key or None
-    contract, key_field = contract_of(connection, provider)
-    now_s = now_within(connection) if contract.keeps_time else 0.0
-    if contract.keeps_time:
-        forget_receipts(connection, provider, now_s)
-    value = json.loads(payload)
-    identity = _identity(contract, operation, payload, value, key)
-    fingerprint = hashlib.sha256(f"{operation}\n{payload}".encode()).hexdigest()
-    receipt = find_receipt(connection, provider, identity) if identity else None
-    answer = _decide(contract, identity, receipt, fingerprint)
-    headers = {"content-type": "application/json"}
-    if answer.outcome == "executed":
-        answer.body = effect_document(provider, effect_count(connection, provider) + 1, operation, value)
-    elif answer.outcome == "replayed":
-        headers[contract.replay_header.lower()] = "true"
-    arrival = insert_arrival(
-        connection,
-        provider,
-        operation,
-        # A key that the contract does not look at is no identity of the request.
-        key=key if contract.dedup in ("none", "client_key") else None,
-        payload=payload,
-        outcome=answer.outcome,
-        status=answer.status,
-        incarnation=incarnation,
-    )
-    headers[ARRIVAL_HEADER] = str(arrival)
-    reply = Reply(answer.status, headers, answer.body, answer.outcome, arrival)
-    if answer.outcome != "executed":
-        return _Halves(reply, arrival)
+class _Arriving:
+    """One request inside a transaction. incarnation: None is the current one."""
 
-    lag_s = contract.visibility_lag_s
-    logical_key = field_text(value, key_field)
-    reference = {"by_key": key, "by_client_ref": field_text(value, contract.reference_field)}.get(contract.lookup)
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        provider: str,
+        act: Act,
+        instructions: Instructions,
+        incarnation: int | None,
+    ) -> None:
+        self._connection = connection
+        self._provider = provider
+        self._act = act
+        self._instructions = instructions
+        self._incarnation = incarnation
+        self._contract, self._key_field = contract_of(connection, provider)
+        self._dialect: Dialect = dialect_of(self._contract)
+        self._now_s = now_within(connection) if self._contract.keeps_time else 0.0
+        self._case = Case(connection, provider, self._contract, act, instructions, self._now_s)
 
-    def act(connection: sqlite3.Connection) -> int:
-        visible_s = now_s + lag_s if lag_s else None
-        return insert_effect(connection, provider, operation, logical_key, payload, arrival, reference, visible_s).id
+    def halves(self) -> _Halves:
+        if self._contract.keeps_time:
+            settle_due(self._connection, self._provider, self._contract, self._now_s)
+        decision = self._case.decide()
+        match decision.what:
+            case "act":
+                return self._acted(decision)
+            case "refuse":
+                return self._refused(decision)
+            case "acknowledge":
+                shown = Shown(self._provider, 0, self._act.operation, self._act.payload)
+                return self._answered("replayed", 200, self._dialect.acknowledgement(self._contract, shown), True)
+            case "finish":
+                assert decision.receipt is not None and decision.receipt.effect is not None
+                complete(self._connection, self._contract, decision.receipt.effect, "done")
+        assert decision.receipt is not None
+        return self._replayed(decision.receipt)
 
-    if identity is None:
-        act(connection)
-        return _Halves(reply, arrival)
-    kept_s = contract.retention_s if contract.window_s is None else contract.window_s
-    written = Receipt(
-        provider,
-        identity,
-        fingerprint,
-        answer.status,
-        canonical_payload(answer.body),
-        None,
-        None if kept_s is None else now_s + kept_s,
-    )
+    # -- answers without a new effect ----------------------------------------------------------------
 
-    def act_and_name(connection: sqlite3.Connection) -> None:
-        store_receipt(connection, replace(written, effect=act(connection)))
+    def _refused(self, decision: Decision) -> _Halves:
+        assert decision.refusal is not None
+        status, body = self._dialect.refusal(self._contract, decision.refusal)
+        if decision.stored:
+            self._store(self._receipt(status, body, None))
+        outcome = "failed" if decision.refusal.kind in ("failed", "declined") else "refused"
+        return self._answered(outcome, status, body, False, dict(decision.refusal.headers))
 
-    if contract.atomicity == "record_first":
-        store_receipt(connection, written)
-        return _Halves(reply, arrival, "receipt written, effect not yet done", act_and_name)
-    if contract.atomicity == "effect_first":
-        done = replace(written, effect=act(connection))
-        return _Halves(reply, arrival, "effect done, receipt not yet written", lambda later: store_receipt(later, done))
-    act_and_name(connection)
-    return _Halves(reply, arrival)
+    def _replayed(self, receipt: Receipt) -> _Halves:
+        status, body = receipt.status, json.loads(receipt.body)
+        if receipt.effect is not None:
+            current = self._case.value("replay_body") == "current_state"
+            if current or status == IN_PROGRESS:
+                shown = shown_effect(self._connection, effect_by_id(self._connection, receipt.effect))
+                status, body = (
+                    self._dialect.status(self._contract, shown),
+                    self._dialect.document(self._contract, shown),
+                )
+        return self._answered("replayed", status, body, True)
 
+    def _answered(
+        self,
+        outcome: str,
+        status: int,
+        body: dict[str, Any],
+        replayed: bool,
+        headers: Mapping[str, str] | None = None,
+    ) -> _Halves:
+        marks = {self._contract.replay_header.lower(): "true"} if replayed and self._contract.replay_header else {}
+        arrival = self._arrival(outcome, status)
+        sent = {**(headers or {}), **marks, ARRIVAL_HEADER: str(arrival)}
+        return _Halves(self._dialect.reply(status, body, outcome, headers=sent, arrival=arrival), arrival)
 
-def _identity(contract: Contract, operation: str, payload: str, value: object, key: str | None) -> str | None:
-    """What the provider recognises a repetition of this request by; None if by nothing."""
-    match contract.dedup:
-        case "client_key":
-            return key
-        case "natural_key":
-            named = field_text(value, contract.natural_key_field)
-            return None if named is None else f"{operation} {contract.natural_key_field}={named}"
-        case "content_window":
-            return f"{operation} {payload}"
-    return None
+    def _arrival(self, outcome: str, status: int) -> int:
+        case = self._case
+        shown = {"none": case.key, "client_key": case.key, "session_sequence": case.identity}
+        return insert_arrival(
+            self._connection,
+            self._provider,
+            self._act.operation,
+            # A key that the contract does not look at is no identity of the request.
+            key=shown.get(self._contract.dedup),
+            payload=self._act.canonical,
+            outcome=outcome,
+            status=status,
+            incarnation=self._incarnation,
+            scope=case.scope,
+            relied=",".join(case.relied),
+        )
 
+    # -- effects -------------------------------------------------------------------------------------
 
-def _decide(contract: Contract, identity: str | None, receipt: Receipt | None, fingerprint: str) -> _Answer:
-    if contract.dedup == "none":
-        return _Answer("executed", 200)
-    by_client = contract.dedup == "client_key"
-    if identity is None:
-        if contract.on_missing_key == "execute":
-            return _Answer("executed", 200)
-        if by_client:
-            message = f"this request needs the header {contract.key_header}"
-            return _refusal(contract.missing_key_status, "idempotency_key_missing", message, contract.key_header)
-        message = f"this request needs the field {contract.natural_key_field}"
-        return _refusal(contract.missing_key_status, "field_missing", message, contract.natural_key_field)
-    if by_client and len(identity) > MAX_KEY_LENGTH:
-        message = f"{contract.key_header} is longer than {MAX_KEY_LENGTH} characters"
-        return _refusal(400, "idempotency_key_too_long", message, contract.key_header)
-    if receipt is None:
-        return _Answer("executed", 200)
-    if contract.dedup == "natural_key":
-        message = f"there is one with this {contract.natural_key_field} already"
-        return _refusal(contract.conflict_status, "already_exists", message, contract.natural_key_field)
-    if contract.dedup == "content_window":
-        message = "the same request was made a short time ago; it was not done again"
-        return _refusal(contract.conflict_status, "duplicate_request", message)
-    if receipt.fingerprint != fingerprint and contract.on_mismatch != "replay":
-        if contract.on_mismatch == "execute":
-            return _Answer("executed", 200)
-        message = f"{contract.key_header} {identity!r} was used before with another request"
-        return _refusal(contract.mismatch_status, "idempotency_mismatch", message, contract.key_header)
-    return _Answer("replayed", receipt.status, json.loads(receipt.body))
+    def _acted(self, decision: Decision) -> _Halves:
+        contract, connection = self._contract, self._connection
+        number = effect_count(connection, self._provider) + 1
+        begun = self._instructions.begin
+        waits = begun or contract.acceptance == "async202"
+        state = "pending" if waits else "done"
+        shown = Shown(
+            self._provider, number, self._act.operation, json.loads(self._act.canonical), state, self._reference()
+        )
+        status, body = self._dialect.status(contract, shown), self._dialect.document(contract, shown)
+        outcome = "begun" if begun else "accepted" if waits else "executed"
+        if waits:
+            self._case.relied.append("on_concurrent" if begun else "acceptance")
+        halves = self._answered(outcome, status, body, False)
+        for name, value in decision.moves:
+            move_position(connection, self._provider, name, value)
+        receipt = self._receipt(IN_PROGRESS if begun else status, body, None)
+        if begun and contract.record_point == "completed":
+            receipt = None
 
+        def act(connection: sqlite3.Connection) -> int:
+            return self._insert(connection, state, halves.arrival)
 
-def _refusal(status: int, kind: str, message: str, param: str | None = None) -> _Answer:
-    return _Answer("refused", status, error_document(kind, message, param))
+        if contract.atomicity == "record_first" and receipt is not None:
+            self._store(receipt)
+            return replace(
+                halves,
+                missing="receipt written, effect not yet done",
+                second=lambda later: store_receipt(later, replace(receipt, effect=act(later))),
+            )
+        effect = act(connection)
+        if receipt is None:
+            return halves
+        named = replace(receipt, effect=effect)
+        if contract.atomicity == "effect_first":
+            return replace(
+                halves,
+                missing="effect done, receipt not yet written",
+                second=lambda later: store_receipt(later, named),
+            )
+        self._store(named)
+        return halves
 
+    def _insert(self, connection: sqlite3.Connection, state: str, arrival: int) -> int:
+        contract = self._contract
+        effect = insert_effect(
+            connection,
+            self._provider,
+            self._act.operation,
+            field_text(json.loads(self._act.canonical), self._key_field),
+            self._act.canonical,
+            arrival,
+            self._reference(),
+            self._now_s + contract.visibility_lag_s if contract.visibility_lag_s else None,
+            state,
+            self._now_s + contract.completes_after_s if state == "pending" else None,
+        )
+        if state == "pending":
+            hold_completion(connection, effect, self._case.key)
+        elif contract.webhooks != "none":
+            complete(connection, contract, effect.id, "done")
+        return effect.id
 
-def field_text(value: object, path: str | None) -> str | None:
-    """What a payload holds in the field of that name, or along a dotted path: text, or canonical JSON of a value."""
-    if path is None:
+    def _reference(self) -> str | None:
+        contract = self._contract
+        if contract.lookup == "by_key":
+            return self._case.key
+        if contract.lookup == "by_client_ref":
+            return field_text(json.loads(self._act.canonical), contract.reference_field)
         return None
-    found: object = value
-    if isinstance(value, dict) and path in value:
-        found = value[path]
-    else:
-        for part in path.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-    return found if found is None or isinstance(found, str) else canonical_payload(found)
+
+    def _receipt(self, status: int, body: dict[str, Any], effect: int | None) -> Receipt | None:
+        key = self._case.stored_under()
+        if key is None or self._contract.dedup == "none":
+            return None
+        promised_s, expires_s = self._kept_until()
+        return Receipt(
+            self._provider,
+            key,
+            self._case.fingerprint,
+            status,
+            canonical_payload(body),
+            effect,
+            expires_s,
+            promised_s,
+        )
+
+    def _kept_until(self) -> tuple[float | None, float | None]:
+        """Until when the receipt is certainly kept (None: as long as it is), and when it is certainly gone."""
+        contract, now_s = self._contract, self._now_s
+        kept = contract.retention_s if contract.window_s is None else contract.window_s
+        if kept is None:
+            return None, None
+        if kept == UNSPECIFIED:
+            return now_s + UNDOCUMENTED_RETENTION_S, None
+        if isinstance(kept, tuple):
+            least, most = kept
+            return now_s + least, None if most is None else now_s + most
+        assert not isinstance(kept, str)
+        return None, now_s + kept
+
+    def _store(self, receipt: Receipt | None) -> None:
+        if receipt is not None:
+            store_receipt(self._connection, receipt)

@@ -2,64 +2,97 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import sqlite3
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from once_fakes.arriving import contract_of
-from once_fakes.reply import Reply, effect_document, turn_away
-from pytest_once.ledger import Effect, Ledger, effects_of, now_within
+from once_fakes.dialect import Ask, Shown, dialect_of
+from once_fakes.reading import field_text
+from once_fakes.reply import Refusal, Reply
+from once_fakes.settling import settle_due, shown_effect
+from pytest_once.ledger import Ledger
+from pytest_once.ledger.within import effects_of, now_within
 
 _VERSION_PREFIXES = ("api", "rest", "v")
 
 
-class _Shown:
+class _Seen:
     """A provider's effects as look-ups show them now; stale: from before its latest effect."""
 
     def __init__(self, ledger: Ledger, provider: str, stale: bool) -> None:
         with ledger.transaction() as connection:
             self.contract = contract_of(connection, provider)[0]
-            effects = effects_of(connection, provider)
-            now_s = now_within(connection)
-        self._provider = provider
-        self.effects = [
-            (number, effect)
-            for number, effect in enumerate(effects[:-1] if stale else effects, 1)
-            if effect.visible_s is None or effect.visible_s <= now_s
+            self.effects = list(self._visible(connection, provider, stale))
+        self._dialect = dialect_of(self.contract)
+
+    def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool) -> Iterator[Shown]:
+        now_s = now_within(connection)
+        if self.contract.keeps_time:
+            settle_due(connection, provider, self.contract, now_s)
+        effects = effects_of(connection, provider)
+        for effect in effects[:-1] if stale else effects:
+            # What is accepted can be polled; what was begun and answered to nobody is not there yet.
+            known = effect.state == "done" or self.contract.acceptance == "async202"
+            if known and (effect.visible_s is None or effect.visible_s <= now_s):
+                yield shown_effect(connection, effect)
+
+    def all(self, ask: Ask) -> Reply:
+        found = [
+            self._dialect.document(self.contract, shown)
+            for shown in self.effects
+            if _is_at(shown, ask) and all(field_text(shown.payload, name) == text for name, text in ask.where.items())
         ]
+        return self._dialect.reply(200, self._dialect.listing(self.contract, found, ask), "found")
 
-    def document(self, number: int, effect: Effect) -> dict[str, Any]:
-        return effect_document(self._provider, number, effect.operation, json.loads(effect.payload))
+    def one(self, ask: Ask) -> Reply:
+        for shown in self.effects:
+            names = self._dialect.identifier(self.contract, shown), shown.reference
+            if ask.reference in names and _is_at(shown, ask):
+                return self._dialect.reply(200, self._dialect.document(self.contract, shown), "found")
+        refusal = Refusal("not_found", 404, f"nothing is known of {ask.reference!r}", value=ask.reference)
+        status, body = self._dialect.refusal(self.contract, refusal)
+        return self._dialect.reply(status, body, "not_found")
 
-    def all(self, path: str | None = None) -> Reply:
-        found = [self.document(*one) for one in self.effects if path is None or _place(one[1]) == path]
-        return _answer(200, {"object": "list", "data": found}, "found")
-
-    def one(self, reference: str, path: str | None = None) -> Reply:
-        for number, effect in self.effects:
-            if path is not None and _place(effect) != path:
-                continue
-            document = self.document(number, effect)
-            if reference in (document["id"], effect.reference):
-                return _answer(200, document, "found")
-        missing = turn_away(404, "not_found", f"nothing is known of {reference!r}")
-        return _answer(404, missing.body, "not_found")
+    def at(self, path: str) -> Reply:
+        path = path.rstrip("/") or "/"
+        collection, _, reference = path.rpartition("/")
+        places = {_place(shown) for shown in self.effects}
+        if path in places or (collection not in places and _is_collection(path)):
+            return self.all(Ask(path=path))
+        if self.contract.lookup == "list_only":
+            message = "this contract answers with lists only, not for one effect"
+            return self._dialect.refuse(self.contract, Refusal("method_not_allowed", 405, message))
+        return self.one(Ask(reference=unquote(reference), path=collection or "/"))
 
 
 def list_effects(ledger: Ledger, provider: str, stale: bool = False) -> Reply:
     """All the provider's effects, the oldest first. Raises LookupError if its contract has no look-up."""
-    shown = _Shown(ledger, provider, stale)
-    if shown.contract.lookup == "none":
+    seen = _Seen(ledger, provider, stale)
+    if seen.contract.lookup == "none":
         raise LookupError(_no_lookup(provider, "be asked what it did", "list_only"))
-    return shown.all()
+    return seen.all(Ask())
 
 
 def find_effect(ledger: Ledger, provider: str, reference: str, stale: bool = False) -> Reply:
     """The provider's oldest effect of that id or reference, or a 404. Raises LookupError if its contract cannot."""
-    shown = _Shown(ledger, provider, stale)
-    if shown.contract.lookup in ("none", "list_only"):
+    seen = _Seen(ledger, provider, stale)
+    if seen.contract.lookup in ("none", "list_only"):
         raise LookupError(_no_lookup(provider, "be asked for one effect", "by_client_ref"))
-    return shown.one(reference)
+    return seen.one(Ask(reference=reference))
+
+
+def answer(ledger: Ledger, provider: str, ask: Ask, stale: bool) -> Reply:
+    """What a look-up over HTTP is answered.
+
+    Where only a path is known, /<collection> is the list of what was asked for there, /<collection>/<reference> one
+    of it. Where what is shown does not tell, a path is taken for a collection if it has an odd number of parts, an API
+    version in front not counted ("/v1/refunds", "/customers/c1/refunds").
+    """
+    seen = _Seen(ledger, provider, stale)
+    if ask.path is not None:
+        return seen.at(ask.path)
+    return seen.all(ask) if ask.reference is None else seen.one(ask)
 
 
 def _no_lookup(provider: str, what: str, lookup: str) -> str:
@@ -69,26 +102,15 @@ def _no_lookup(provider: str, what: str, lookup: str) -> str:
     )
 
 
-def answer_get(ledger: Ledger, provider: str, path: str, stale: bool) -> Reply:
-    """What GET answers: /<collection> is the list of what was asked for there, /<collection>/<reference> one of it.
-
-    path: without query, percent-encoded. Where it is not known from what is shown, a path is taken for a collection if
-    it has an odd number of parts, an API version in front not counted ("/v1/refunds", "/customers/c1/refunds").
-    """
-    shown = _Shown(ledger, provider, stale)
-    path = path.rstrip("/") or "/"
-    collection, _, reference = path.rpartition("/")
-    places = {_place(effect) for _, effect in shown.effects}
-    if path in places or (collection not in places and _is_collection(path)):
-        return shown.all(path)
-    if shown.contract.lookup == "list_only":
-        return turn_away(405, "method_not_allowed", "this contract answers with lists only, not for one effect")
-    return shown.one(unquote(reference), collection or "/")
+def _is_at(shown: Shown, ask: Ask) -> bool:
+    if ask.path is not None:
+        return _place(shown) == ask.path
+    return ask.place is None or shown.operation == ask.place
 
 
-def _place(effect: Effect) -> str:
+def _place(shown: Shown) -> str:
     """The path that an effect was asked for at."""
-    return effect.operation.partition(" ")[2].rstrip("/") or "/"
+    return shown.operation.partition(" ")[2].rstrip("/") or "/"
 
 
 def _is_collection(path: str) -> bool:
@@ -96,7 +118,3 @@ def _is_collection(path: str) -> bool:
     while len(parts) > 1 and parts[0].rstrip("0123456789.") in _VERSION_PREFIXES:
         parts = parts[1:]
     return len(parts) % 2 == 1
-
-
-def _answer(status: int, body: dict[str, Any], outcome: str) -> Reply:
-    return Reply(status, {"content-type": "application/json"}, body, outcome)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from once_fakes.arriving import arrive, arrive_within, contract_of
+from once_fakes.arriving import arrive
 from once_fakes.contract import Contract
+from once_fakes.dialect import Act, dialect_of
+from once_fakes.instructions import NOTHING, Instructions, Undecided
 from once_fakes.looking import find_effect, list_effects
-from once_fakes.reply import Reply, turn_away
-from once_fakes.wire import handle_http, understand
+from once_fakes.reply import Refusal, Reply
+from once_fakes.wire import handle_http
 from pytest_once.boundaries import GO, announce, connected, register_endpoint
 from pytest_once.calls import perform
 from pytest_once.faults import (
+    DECLINED,
     DUPLICATE,
     ERROR_AFTER,
     ERROR_BEFORE,
+    FAILED_INSIDE,
     HTTP_FAULTS,
     KINDS,
     LATE,
@@ -28,8 +33,9 @@ from pytest_once.faults import (
     LOST_RESPONSE,
     RESET_RESPONSE,
     STALE_READ,
+    STILL_WORKING,
 )
-from pytest_once.ledger import BETWEEN_LIVES, Ledger, canonical_payload, take_held
+from pytest_once.ledger import Ledger
 
 if TYPE_CHECKING:
     import httpx
@@ -37,27 +43,14 @@ if TYPE_CHECKING:
 
 _ACT_FAULTS = HTTP_FAULTS + LATE_FAULTS
 _ASK_FAULTS = (*(fault for fault in HTTP_FAULTS if fault not in (DUPLICATE, ERROR_AFTER)), STALE_READ)
+_INSTRUCTIONS = {
+    STILL_WORKING: Instructions(begin=True),
+    FAILED_INSIDE: Instructions(fail=True),
+    DECLINED: Instructions(decline=True),
+}
+"""Faults that the provider performs itself when it is told to."""
 _DEATH_FAULTS = (LOST_RESPONSE, RESET_RESPONSE)
 """How a caller sees that the provider died half way."""
-
-
-def deliver(ledger: Ledger, number: int) -> Reply:
-    """Let the number-th oldest request on its way (1 is the oldest) arrive now; the answer reaches nobody.
-
-    For the controller, while no process of the test runs: the arrival belongs to no incarnation (BETWEEN_LIVES), and
-    its time is what `Ledger.set_now` said last. Raises LookupError if not so many requests are on their way.
-    """
-    with ledger.transaction() as connection:
-        held = take_held(connection, number)
-        request = held.request
-        if "payload" in request:
-            asked = held.operation, request["payload"], request["key"]
-            return arrive_within(connection, held.provider, *asked, BETWEEN_LIVES)
-        contract = contract_of(connection, held.provider)[0]
-        understood = understand(contract, request["method"], request["path"], request["headers"], request["body"])
-        if isinstance(understood, Reply):
-            return understood
-        return arrive_within(connection, held.provider, *understood, BETWEEN_LIVES)
 
 
 class _Died(Exception):
@@ -108,24 +101,24 @@ class Provider:
         A refusal is a Reply with a status of 400 or more. Raises ConnectionRefusedError, TimeoutError or
         ConnectionResetError where the controller ordered such a fault.
         """
-        canonical = canonical_payload(payload)
-        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=_ACT_FAULTS)
+        act = Act(operation, payload, key)
+        order = announce("call", f"{self.name} {operation}", provider=self.name, faults=(*_ACT_FAULTS, *self._habits))
         if order.fault in LATE_FAULTS:
             for _ in range(KINDS[order.fault].held):
-                self._ledger.hold(self.name, operation, {"payload": canonical, "key": key})
+                self._ledger.hold(self.name, operation, {"payload": act.canonical, "key": key})
         if order.fault in (LATE, LATE_TWICE):
             self._tell([], operation, TimeoutError.__name__)
             raise TimeoutError(KINDS[order.fault].story)
         if order.fault == LATE_COPY:
             order = GO
         self._tell_time()
+        instructions = _INSTRUCTIONS.get(order.fault or "", NOTHING)
         arrivals: list[int | None] = []
         broken: list[Exception] = []
 
         def deliver() -> Reply:
             try:
-                between = self._dying_between(operation)
-                reply = arrive(self._ledger, self.name, operation, canonical, key, between)
+                reply = self._decided(act, instructions)
             except _Died as died:
                 arrivals.append(died.arrival)
                 raise died.seen from None
@@ -138,8 +131,12 @@ class Provider:
         try:
             if order.fault in (ERROR_BEFORE, ERROR_AFTER):
                 reply = self._failing(order.fault, deliver)
+            elif order.fault in _INSTRUCTIONS:
+                reply = deliver()
             else:
                 reply = perform(order, deliver)
+            if order.fault == STILL_WORKING:
+                raise TimeoutError(KINDS[STILL_WORKING].story)
         except OSError as error:
             if broken:  # the ledger failed; that must not pass for the ordered fault
                 raise broken[0] from None
@@ -149,6 +146,19 @@ class Provider:
             raise broken[0]
         self._tell(arrivals, operation, str(reply.status))
         return reply
+
+    def _decided(self, act: Act, instructions: Instructions) -> Reply:
+        """Let a request arrive; what its contract leaves open is asked of the controller, where there is one."""
+        asks = self.contract.asks and connected() is not None
+        decided: dict[str, str] = {}
+        while True:
+            told = replace(instructions, asks=asks, decided=decided)
+            try:
+                return arrive(self._ledger, self.name, act, told, self._dying_between(act.operation))
+            except Undecided as undecided:
+                options = undecided.options
+                chosen = announce("contract", f"{self.name} {undecided.parameter}", options=options).option
+                decided[undecided.parameter] = options[chosen]
 
     def find(self, reference: str) -> Reply:
         """Ask for the effect of that id, client reference or key, without HTTP: its document, or a reply of status 404.
@@ -195,16 +205,30 @@ class Provider:
         if self.contract.keeps_time and connected() is not None:
             self._ledger.set_now(time.time())
 
-    @staticmethod
-    def _failing(fault: str, deliver: Callable[[], Reply]) -> Reply:
+    def _failing(self, fault: str, deliver: Callable[[], Reply]) -> Reply:
         """An error status: 503 from in front of the provider, or 500 after it has acted."""
         if fault == ERROR_BEFORE:
-            return turn_away(503, "service_unavailable", "The service is overloaded. Try again later.")
+            return self._turned_away("unavailable", 503, "The service is overloaded. Try again later.")
         deliver()
-        return turn_away(500, "api_error", "An unexpected error occurred.")
+        return self._turned_away("failed", 500, "An unexpected error occurred.")
+
+    def _turned_away(self, kind: str, status: int, message: str) -> Reply:
+        return dialect_of(self.contract).refuse(self.contract, Refusal(kind, status, message))
 
     def _tell(self, arrivals: Sequence[int | None], operation: str, what: str) -> None:
         self._ledger.record_told(arrivals[0] if arrivals else None, self.name, operation, what)
+
+    @property
+    def _habits(self) -> tuple[str, ...]:
+        """The faults of its work that the contract makes a difference of."""
+        contract = self.contract
+        stored = contract.stored_outcomes
+        faults: tuple[str, ...] = (STILL_WORKING,) if contract.on_concurrent is not None else ()
+        faults += (FAILED_INSIDE,) if stored == "all" else ()
+        return (*faults, DECLINED) if stored != "success" else faults
+
+    def _register(self, address: str) -> None:
+        register_endpoint(address, self.name, faults=self._habits, asks=self.contract.asks)
 
     @cached_property
     def url(self) -> str:
@@ -219,7 +243,7 @@ class Provider:
                 " use call() or, with httpx, router"
             )
         address = f"{self._serve().rstrip('/')}/{self.name}"
-        register_endpoint(address, self.name)
+        self._register(address)
         return address
 
     @cached_property
@@ -238,7 +262,7 @@ class Provider:
         router = respx.MockRouter(assert_all_called=False)
         # Not respx's base_url: its prefix match takes /v10 for /v1, and its patterns know a few methods only.
         router.route(url__regex=f"^{re.escape(self.base_url)}(?=[/?#]|$)").mock(side_effect=self._answer)
-        register_endpoint(self.base_url, self.name)
+        self._register(self.base_url)
         return router
 
     def _answer(self, request: httpx.Request) -> httpx.Response:

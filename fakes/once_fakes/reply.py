@@ -12,8 +12,9 @@ from typing import Any
 class Reply:
     """A provider's answer.
 
-    status: HTTP status; outcome: executed, replayed or refused, of a look-up found or not_found; arrival_id: the
-    arrival in the ledger, None when the request asks only, or was turned away before the contract looked at it.
+    status: HTTP status; body: JSON value; outcome: executed, accepted, begun, failed, replayed or refused, of a
+    look-up found or not_found; arrival_id: the arrival in the ledger, None when the request asks only, or was turned
+    away before the contract looked at it. encoded: the body as the dialect writes it, None for JSON.
     """
 
     status: int
@@ -21,6 +22,7 @@ class Reply:
     body: dict[str, Any]
     outcome: str
     arrival_id: int | None = None
+    encoded: bytes | None = None
 
     def raise_for_status(self) -> Reply:
         """This reply, unless its status is an error. Raises ProviderError then: the effect may have happened or not."""
@@ -31,30 +33,39 @@ class Reply:
     @property
     def content(self) -> bytes:
         """The body as a transport sends it; the same bytes for a reply and its replay."""
-        return json.dumps(self.body, sort_keys=True).encode("ascii")
+        return json.dumps(self.body, sort_keys=True).encode("ascii") if self.encoded is None else self.encoded
 
 
 class ProviderError(Exception):
     """A reply with an error status; `reply` holds it."""
 
     def __init__(self, reply: Reply) -> None:
-        super().__init__(f"status {reply.status}: {reply.body.get('error', {}).get('message', '')}")
+        error = reply.body.get("error")
+        message = error.get("message", "") if isinstance(error, dict) else json.dumps(reply.body, sort_keys=True)
+        super().__init__(f"status {reply.status}: {message}")
         self.reply = reply
 
 
-def effect_document(provider: str, number: int, operation: str, payload: object) -> dict[str, Any]:
-    """How a provider shows its number-th effect (1 is its first), in a reply and in look-ups."""
-    return {
-        "id": f"{provider}_{number}",
-        "object": "receipt",
-        "provider": provider,
-        "operation": operation,
-        "payload": payload,
-    }
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a provider does not do what was asked; its dialect words it.
+
+    kind: "key_missing", "key_unusable", "mismatch", "concurrent", "natural_conflict", "content_repeated",
+    "precondition_failed", "out_of_order", "fenced", "field_missing", "declined", "failed", "unavailable", "malformed",
+    "invalid", "too_large", "method_not_allowed", "not_found", "unknown_path" or "unauthorized". status: HTTP status
+    that the contract names. param: the header or field that is wrong. value: what was found there.
+    """
+
+    kind: str
+    status: int
+    message: str
+    param: str | None = None
+    value: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def error_document(kind: str, message: str, param: str | None = None) -> dict[str, Any]:
-    """The body of every error reply."""
+    """The plain dialect's body of every error reply."""
     error = {"type": kind, "message": message}
     if param is not None:
         error["param"] = param
@@ -62,6 +73,6 @@ def error_document(kind: str, message: str, param: str | None = None) -> dict[st
 
 
 def turn_away(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> Reply:
-    """A refusal that never reaches the contract, so leaves no arrival."""
+    """A refusal in the plain dialect that never reaches the contract, so leaves no arrival."""
     sent = {"content-type": "application/json", **(headers or {})}
     return Reply(status, sent, error_document(kind, message), "refused")

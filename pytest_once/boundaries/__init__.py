@@ -14,8 +14,14 @@ from pytest_once.site import Site, call_site
 
 ARRIVAL_HEADER = "once-arrival"
 """Response header in which a fake provider names the arrival it answers, by its id in the ledger."""
-STALE_HEADER = "once-stale"
-"""Request header; "1" asks a fake provider for an answer from before its latest change."""
+ORDER_HEADER = "once-order"
+"""Request header that tells a fake provider what to do with this request, in words separated by commas: those below,
+and parameter=value for what has been decided where its contract leaves it open."""
+ASKS, STALE, BEGIN, FAIL, DECLINE = "asks", "stale", "begin", "fail", "decline"
+"""ask what the contract leaves open; answer from before the latest change; begin the work and answer nobody; fail
+inside the idempotency layer; refuse for a reason of the business."""
+UNDECIDED_HEADER = "once-undecided"
+"""Response header: nothing was done, because the contract leaves it open what happens: "parameter=this|that"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +134,16 @@ def announce(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A URL prefix behind which a fake provider answers."""
+    """A URL prefix behind which a fake provider answers.
+
+    faults: those of WORK_FAULTS that its contract makes a difference of. asks: it may ask what its contract
+    leaves open.
+    """
 
     prefix: str
     provider: str
+    faults: tuple[str, ...] = ()
+    asks: bool = False
 
 
 _endpoints: list[Endpoint] = []
@@ -142,9 +154,12 @@ def endpoint_prefixes() -> list[str]:
     return [endpoint.prefix for endpoint in _endpoints]
 
 
-def register_endpoint(prefix: str, provider: str) -> None:
-    """Let the HTTP seams know that requests to URLs beginning with `prefix` reach `provider`."""
-    endpoint = Endpoint(prefix.rstrip("/"), provider)
+def register_endpoint(prefix: str, provider: str, *, faults: tuple[str, ...] = (), asks: bool = False) -> None:
+    """Let the HTTP seams know that requests to URLs beginning with `prefix` reach `provider`.
+
+    faults, asks: see `Endpoint`.
+    """
+    endpoint = Endpoint(prefix.rstrip("/"), provider, faults, asks)
     if endpoint not in _endpoints:
         _endpoints.append(endpoint)
 
@@ -152,6 +167,11 @@ def register_endpoint(prefix: str, provider: str) -> None:
 def forget_endpoints() -> None:
     """Drop all registered endpoints (a plain run is over)."""
     _endpoints.clear()
+
+
+def habits_of(provider: str) -> tuple[tuple[str, ...], bool]:
+    """The faults of its work that a provider knows, and whether it may ask what its contract leaves open."""
+    return next(((one.faults, one.asks) for one in _endpoints if one.provider == provider), ((), False))
 
 
 def endpoint_of(url: str) -> tuple[str, str] | None:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pytest_once import clock
-from pytest_once.boundaries import ARRIVAL_HEADER
-from pytest_once.boundaries.http import Answer, Attempt, Failure, LoopTurn, answered_by_fake, stale
+from pytest_once.boundaries import ARRIVAL_HEADER, UNDECIDED_HEADER
+from pytest_once.boundaries.http import Answer, Attempt, Failure, LoopTurn, answered_by_fake, ordered
 from pytest_once.boundaries.seam import Wiring
 
 _CARRIED = "_pytest_once_carried"
@@ -181,10 +181,13 @@ async def _answer(carried: _Carried, connection: Any) -> Answer:
     answer: Answer | None = None
     try:
         with clock.held():
-            for _ in range(attempt.sends):
-                received = await _exchange(carried, stale(raw) if attempt.stale else raw)
-                attempt.arrived(received.header(ARRIVAL_HEADER))
-                answer = answer or received
+            sent = 0
+            while sent < attempt.sends:
+                received = await _exchange(carried, ordered(raw, attempt.order))
+                if not attempt.undecided(received.header(UNDECIDED_HEADER)):
+                    sent += 1
+                    attempt.arrived(received.header(ARRIVAL_HEADER))
+                    answer = answer or received
     except OSError as error:
         raise ClientOSError(*error.args) from error
     if attempt.holds:

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_once.boundaries import STALE_HEADER, announce, endpoint_of
+from pytest_once.boundaries import ASKS, BEGIN, DECLINE, FAIL, ORDER_HEADER, STALE, announce, endpoint_of, habits_of
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import (
+    DECLINED,
     DUPLICATE,
     ERROR_AFTER,
     ERROR_BEFORE,
+    FAILED_INSIDE,
     HTTP_FAULTS,
     KINDS,
     LATE,
@@ -34,6 +36,7 @@ from pytest_once.faults import (
     REFUSED,
     RESET_RESPONSE,
     STALE_READ,
+    STILL_WORKING,
 )
 from pytest_once.site import call_site
 
@@ -65,7 +68,10 @@ _FAILURES = {
     LATE: Failure.TIMED_OUT,
     LATE_TWICE: Failure.TIMED_OUT,
     RESET_RESPONSE: Failure.RESET,
+    STILL_WORKING: Failure.TIMED_OUT,
 }
+_ORDERS = {STALE_READ: STALE, STILL_WORKING: BEGIN, FAILED_INSIDE: FAIL, DECLINED: DECLINE}
+"""Faults that the provider performs itself when it is told to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,8 @@ class Attempt:
     """One request on its way to a fake provider, and what the order makes of it.
 
     Making one announces it. sends: how often the seam sends it. failure: what the caller sees instead of an answer.
-    made_up: what it is answered instead of what came back. stale: add STALE_HEADER to what is sent.
+    made_up: what it is answered instead of what came back. order: the value of ORDER_HEADER in what is sent, "" for no
+    such header; it changes when `undecided` says that the request must be sent again.
     """
 
     def __init__(self, wiring: Wiring, method: str, url: str, endpoint: tuple[str, str]) -> None:
@@ -123,20 +130,41 @@ class Attempt:
         query = url.partition("#")[0].partition("?")[2]
         self._method = method
         self._path = f"{path}?{query}" if query else path
+        work_faults, asks = habits_of(self._provider)
         order = announce(
             "http",
             f"{self._provider} {self._operation}",
             provider=self._provider,
-            faults=READ_FAULTS if method in _SAFE_METHODS else WRITE_FAULTS,
+            faults=READ_FAULTS if method in _SAFE_METHODS else (*WRITE_FAULTS, *work_faults),
         )
         wiring.tell_time(self._provider)
         fault = order.fault
-        self.stale = fault == STALE_READ
-        self.sends = 1 if fault is None or self.stale else KINDS[fault].arrivals
-        self.holds = 0 if fault is None else KINDS[fault].held
+        self._words = [ASKS] if asks else []
+        if fault in _ORDERS:
+            self._words.append(_ORDERS[fault])
+        self.sends = 1 if fault is None or fault == STALE_READ else KINDS[fault].arrivals
+        self.holds = KINDS[fault].held if fault in LATE_FAULTS else 0
         self.failure = _FAILURES.get(fault or "")
         self.made_up = _MADE_UP.get(fault or "")
         self._arrival: str | None = None
+
+    @property
+    def order(self) -> str:
+        """What the provider is told to do with the request."""
+        return ",".join(self._words)
+
+    def undecided(self, asked: str | None) -> bool:
+        """Whether nothing was done, since it is open what happens: it is decided now, and the request sent again.
+
+        asked: UNDECIDED_HEADER of the response, None if it has none.
+        """
+        if not asked:
+            return False
+        parameter, _, values = asked.partition("=")
+        options = tuple(values.split("|"))
+        chosen = announce("contract", f"{self._provider} {parameter}", options=options).option
+        self._words.append(f"{parameter}={options[chosen]}")
+        return True
 
     def hold(self, headers: Iterable[tuple[str, str]], body: bytes) -> None:
         """Keep the request, or a copy of it, on its way: for one that `holds`, after it was sent."""
@@ -178,10 +206,12 @@ def _chunks(raw: bytes) -> Iterable[bytes]:
         raw = raw[length + 2 :]
 
 
-def stale(raw: bytes) -> bytes:
-    """A request as it would be on the wire, with STALE_HEADER."""
+def ordered(raw: bytes, order: str) -> bytes:
+    """A request as it would be on the wire, with ORDER_HEADER if there is an order."""
+    if not order:
+        return raw
     start, _, rest = raw.partition(b"\r\n")
-    return start + f"\r\n{STALE_HEADER}: 1\r\n".encode("ascii") + rest
+    return start + f"\r\n{ORDER_HEADER}: {order}\r\n".encode("ascii") + rest
 
 
 def answered_by_fake(wiring: Wiring, method: str, url: str) -> tuple[str, str] | None:

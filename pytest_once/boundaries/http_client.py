@@ -18,14 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_once import clock
-from pytest_once.boundaries import ARRIVAL_HEADER
+from pytest_once.boundaries import ARRIVAL_HEADER, UNDECIDED_HEADER
 from pytest_once.boundaries.http import (
     Answer,
     Attempt,
     Failure,
     alone_in_thread,
     answered_by_fake,
-    stale,
+    ordered,
 )
 from pytest_once.boundaries.seam import Wiring
 
@@ -220,14 +220,17 @@ def _perform(connection: Any, wiring: Wiring) -> None:
         answer: Answer | None = None
         try:
             with clock.held():
-                for number in range(attempt.sends):
-                    if number > 0:
+                sent = 0
+                while sent < attempt.sends:
+                    received = _exchange(connection, ordered(raw, attempt.order), outgoing.method)
+                    if not attempt.undecided(received.header(UNDECIDED_HEADER)):
+                        sent += 1
+                        attempt.arrived(received.header(ARRIVAL_HEADER))
+                        answer = answer or received
+                    if sent < attempt.sends:
                         # The server may have closed the first without saying so.
                         connection.sock.close()
                         connection.connect()
-                    received = _exchange(connection, stale(raw) if attempt.stale else raw, outgoing.method)
-                    attempt.arrived(received.header(ARRIVAL_HEADER))
-                    answer = answer or received
         except OSError as error:
             attempt.told(error)
             outgoing.answer = error

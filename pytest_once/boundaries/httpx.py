@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pytest_once import audit, clock
-from pytest_once.boundaries import ARRIVAL_HEADER, STALE_HEADER, endpoint_of
+from pytest_once.boundaries import ARRIVAL_HEADER, ORDER_HEADER, UNDECIDED_HEADER, endpoint_of
 from pytest_once.boundaries.http import (
     Answer,
     Attempt,
@@ -88,8 +88,9 @@ class _Calls:
                 attempt = Attempt(self._wiring, request.method, _address(request), endpoint)
                 call = _Call(attempt, request, self._module)
                 with self._waiting():
-                    for _ in range(call.attempt.sends):
+                    while call.to_send:
                         try:
+                            call.order()
                             response = send(transport, request)
                             stream: Any = response.stream
                             call.received(response, b"".join(stream))
@@ -113,8 +114,9 @@ class _Calls:
                 attempt = Attempt(self._wiring, request.method, _address(request), endpoint)
                 call = _Call(attempt, request, self._module)
                 with self._waiting():
-                    for _ in range(call.attempt.sends):
+                    while call.to_send:
                         try:
+                            call.order()
                             response = await send(transport, request)
                             stream: Any = response.stream
                             call.received(response, b"".join([chunk async for chunk in stream]))
@@ -156,11 +158,18 @@ class _Call:
         self._module = module
         self._received: httpx.Response | None = None
         self._body = b""
-        if attempt.stale:
-            request.headers[STALE_HEADER] = "1"
+        self.to_send = attempt.sends
+
+    def order(self) -> None:
+        """Tell the provider what to do with the request that is sent next."""
+        if self.attempt.order:
+            self._request.headers[ORDER_HEADER] = self.attempt.order
 
     def received(self, response: httpx.Response, body: bytes) -> None:
         """The provider answered; the first answer is the one that the caller gets."""
+        if self.attempt.undecided(response.headers.get(UNDECIDED_HEADER)):
+            return
+        self.to_send -= 1
         self.attempt.arrived(response.headers.get(ARRIVAL_HEADER))
         if self._received is None:
             self._received, self._body = response, body
@@ -168,8 +177,7 @@ class _Call:
     def outcome(self) -> httpx.Response:
         """The response the caller gets. Raises the library's exception that the fault means instead."""
         attempt, request = self.attempt, self._request
-        if attempt.stale:
-            del request.headers[STALE_HEADER]
+        request.headers.pop(ORDER_HEADER, None)
         if attempt.holds:
             attempt.hold(request.headers.multi_items(), request.content)
         error: Exception | None = None

@@ -12,7 +12,7 @@ from once_fakes import CLIENT_KEY, CLIENT_KEY_24H, NONE, Contract, contract_name
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"dedup": "magic"}, "dedup must be one of 'none', 'client_key', 'natural_key', 'content_window', not 'magic'"),
+        ({"dedup": "magic"}, "dedup must be one of 'none', 'client_key', 'natural_key', 'conditional'"),
         ({"on_mismatch": "x"}, "on_mismatch must be one of 'error', 'replay', 'execute'"),
         ({"on_missing_key": "x"}, "on_missing_key must be one of 'execute', 'error'"),
         ({"mismatch_status": 200}, "mismatch_status must be an error status from 400 to 599, not 200"),

@@ -15,7 +15,8 @@ import pytest
 
 from once_fakes import CLIENT_KEY, NONE, Contract, Provider, Reply
 from once_fakes.arriving import arrive
-from once_fakes.provider import deliver
+from once_fakes.dialect import Act
+from once_fakes.held import deliver
 from once_fakes.wire import handle_http
 from pytest_once.boundaries import (
     Announcer,
@@ -153,7 +154,7 @@ def test_a_bad_name_or_a_second_contract_is_refused(ledger: Ledger) -> None:
 def test_an_undeclared_provider_is_an_error(ledger: Ledger) -> None:
     """Answering without a contract would make up a promise."""
     with pytest.raises(LookupError, match="no provider 'mail'"):
-        arrive(ledger, "mail", "send", "1", None)
+        arrive(ledger, "mail", Act("send", 1))
     assert ledger.arrivals() == []
 
 
@@ -236,7 +237,7 @@ def test_fifty_concurrent_requests_with_one_key_have_one_effect(ledger: Ledger) 
     """The transaction, not luck, is what keeps the effect single."""
     provider(ledger)
     with ThreadPoolExecutor(10) as threads:
-        replies = list(threads.map(lambda _: arrive(ledger, "pay", "refund", "1", "k"), range(50)))
+        replies = list(threads.map(lambda _: arrive(ledger, "pay", Act("refund", 1, "k")), range(50)))
 
     assert {reply.content for reply in replies} == {replies[0].content}
     assert sorted(outcomes(ledger)) == ["executed"] + ["replayed"] * 49
@@ -306,6 +307,13 @@ def test_a_broken_ledger_does_not_pass_for_a_fault(ledger: Ledger, fault: str | 
         pay.call("refund", 1)
 
 
+def arrived(ledger: Ledger, number: int) -> Reply:
+    """The answer, which nobody hears, to a request that was on its way."""
+    reply = deliver(ledger, number)
+    assert reply is not None
+    return reply
+
+
 def test_a_held_call_arrives_once_and_under_the_contract(ledger: Ledger) -> None:
     """What was given up long ago may still act, or be recognised: the hardest case for the code under test."""
     pay = provider(ledger, key_field="order")
@@ -315,8 +323,8 @@ def test_a_held_call_arrives_once_and_under_the_contract(ledger: Ledger) -> None
             pay.call("refund", {"order": "o", "amount": amount}, key="k")
     assert (ledger.arrivals(), ledger.effects()) == ([], [])
 
-    assert deliver(ledger, 2).outcome == "executed"
-    assert deliver(ledger, 1).outcome == "refused"
+    assert arrived(ledger, 2).outcome == "executed"
+    assert arrived(ledger, 1).outcome == "refused"
     assert [(effect.logical_key, effect.payload) for effect in ledger.effects()] == [("o", '{"amount":6,"order":"o"}')]
     assert [arrival.incarnation for arrival in ledger.arrivals()] == [BETWEEN_LIVES] * 2
     assert ledger.in_flight() == []
@@ -344,9 +352,9 @@ def test_a_held_http_request_arrives_as_it_was_sent(ledger: Ledger) -> None:
     ledger.hold("pay", "POST /r", request)
     ledger.hold("pay", "POST /r", {**request, "body": b"{"})
 
-    assert deliver(ledger, 2).status == 400
+    assert arrived(ledger, 2).status == 400
     assert ledger.arrivals() == []
-    assert deliver(ledger, 1).body["payload"] == {"a": 1, "?": {"x": "1"}}
+    assert arrived(ledger, 1).body["payload"] == {"a": 1, "?": {"x": "1"}}
     (arrival,) = ledger.arrivals()
     assert (arrival.operation, arrival.key, arrival.incarnation) == ("POST /r", "k", BETWEEN_LIVES)
     assert ledger.in_flight() == []

@@ -300,7 +300,7 @@ def test_questions_are_answered_over_the_wire(server: LoopbackServer, pay: Provi
     assert httpx.get(f"{url}/v1/refunds/a").status_code == 404
     ledger.set_now(1930367167.0 + 60)
     assert httpx.get(f"{url}/v1/refunds/a").content == made.content
-    assert httpx.get(f"{url}/v1/refunds/a", headers={"once-stale": "1"}).status_code == 404
+    assert httpx.get(f"{url}/v1/refunds/a", headers={"once-order": "stale"}).status_code == 404
     assert len(httpx.get(f"{url}/v1/refunds").json()["data"]) == 1
     head = httpx.head(f"{url}/v1/refunds/a")
     assert (head.status_code, head.content) == (200, b"")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_once.ledger import Ledger, Receipt, insert_effect, store_receipt
+from pytest_once.ledger import Ledger, Receipt
+from pytest_once.ledger.within import decide, emit_event, insert_effect, move_position, store_receipt
 from pytest_once.stores.ledger import LedgerStore
 
 
@@ -13,8 +14,11 @@ def test_every_cell_of_the_state_has_the_name_of_its_column(tmp_path: Path) -> N
     ledger = Ledger.create(tmp_path / "ledger.db")
     ledger.record_provider("pay", "{}", None, None)
     with ledger.transaction() as connection:
-        insert_effect(connection, "pay", "refund", "order_1", "1", 1, "ref", 1930367227.0)
-        store_receipt(connection, Receipt("pay", "k", "f", 200, "{}", 1, 1930453567.0))
+        insert_effect(connection, "pay", "refund", "order_1", "1", 1, "ref", 1930367227.0, "pending", 1930367228.0)
+        store_receipt(connection, Receipt("pay", "k", "f", 200, "{}", 1, 1930453567.0, 1930453566.0))
+        emit_event(connection, "pay", "refund.done", "{}", 1)
+        move_position(connection, "pay", "fence", 7)
+        decide(connection, "pay", "on_mismatch", "replay")
     ledger.hold("pay", "refund", {"payload": "2", "key": "l"})
     ledger.remember("caller", True)
 
@@ -28,6 +32,8 @@ def test_every_cell_of_the_state_has_the_name_of_its_column(tmp_path: Path) -> N
             "payload": "1",
             "reference": "ref",
             "visible_s": 1930367227.0,
+            "state": "pending",
+            "due_s": 1930367228.0,
         },
         "ledger/receipts": {
             "provider": "pay",
@@ -36,7 +42,11 @@ def test_every_cell_of_the_state_has_the_name_of_its_column(tmp_path: Path) -> N
             "status": 200,
             "body": "{}",
             "expires_s": 1930453567.0,
+            "promised_s": 1930453566.0,
         },
-        "ledger/in_flight": {"provider": "pay", "operation": "refund", "key": "l", "payload": "2"},
+        "ledger/in_flight": {"provider": "pay", "operation": "refund", "key": "l", "payload": "2", "expires_s": None},
+        "ledger/events": {"provider": "pay", "kind": "refund.done", "body": "{}", "acknowledged": 0},
+        "ledger/positions": {"provider": "pay", "name": "fence", "value": 7},
+        "ledger/decisions": {"provider": "pay", "parameter": "on_mismatch", "value": "replay"},
         "ledger/memory": {"name": "caller", "value": "true"},
     }

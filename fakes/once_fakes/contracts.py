@@ -1,0 +1,41 @@
+"""The contracts that have a name: simple ones, and those of published providers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from once_fakes.contract import Contract
+
+NONE = Contract(name="none", dedup="none")
+"""No promise at all: every request acts."""
+
+CLIENT_KEY = Contract(name="client_key")
+"""The client's key is remembered for ever; another payload under it is refused."""
+
+CLIENT_KEY_24H = Contract(name="client_key_24h", retention_s=86400.0)
+"""The client's key is remembered for 24 h; a repetition after that acts anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contracts:
+    """The contracts that have a name."""
+
+    none: Contract = NONE
+    client_key: Contract = CLIENT_KEY
+    client_key_24h: Contract = CLIENT_KEY_24H
+
+
+contracts = Contracts()
+
+
+def contract_names() -> tuple[str, ...]:
+    """The names of all contracts that have one."""
+    return tuple(field.name for field in fields(Contracts))
+
+
+def contract_named(name: str) -> Contract:
+    """The contract of that name. Raises ValueError, naming the valid ones, if there is none."""
+    if name not in contract_names():
+        raise ValueError(f"there is no contract {name!r}; valid names are {', '.join(contract_names())}")
+    contract: Contract = getattr(contracts, name)
+    return contract
