@@ -97,8 +97,12 @@ class Shown:
 class Dialect:
     """The plain dialect: JSON in, JSON out, any path. Presets override what their provider does otherwise.
 
-    A dialect has no state; one object serves all requests.
+    A dialect has no state; one object serves all requests. source: addresses of the provider's documents that it
+    follows. not_modelled: what of the provider it does not play, in one sentence.
     """
+
+    source: str = ""
+    not_modelled: str = ""
 
     def understand(self, contract: Contract, request: Request) -> Act | Ask | Refusal:
         """What a request wants; a Refusal for one that never reaches the idempotency layer."""
@@ -159,6 +163,39 @@ class Dialect:
         return refusal.status, error_document(
             _PLAIN_KINDS.get(refusal.kind, refusal.kind), refusal.message, refusal.param
         )
+
+    # -- examples, for those who test a fake or a real sandbox ------------------------------------------
+
+    def example(self, contract: Contract, key: str | None, variant: int = 0) -> Request:
+        """A valid acting request whose identity, as the contract looks at it, is `key` (None: it has none).
+
+        variant: another number makes another payload, which asks for something else. Its client reference is `key`.
+        """
+        payload: dict[str, Any] = {"amount": 100 + variant}
+        headers = {"content-type": "application/json"}
+        if contract.fence_field is not None:
+            payload[contract.fence_field] = 1
+        if key is not None:
+            payload[contract.reference_field] = key
+            match contract.dedup:
+                case "client_key" if contract.key_field is not None:
+                    payload[contract.key_field] = key
+                case "client_key":
+                    headers[contract.key_header.lower()] = key
+                case "natural_key":
+                    payload[str(contract.natural_key_field)] = key
+                case "session_sequence":
+                    payload |= {str(contract.session_field): key, str(contract.sequence_field): 0}
+                case "conditional":
+                    payload[str(contract.version_field)] = "0"
+                case _:
+                    pass
+        return Request("POST", "/v1/refunds", "", headers, json.dumps(payload).encode("ascii"))
+
+    def example_lookup(self, contract: Contract, reference: str | None) -> Request:
+        """A look-up of what `example` asked for: one by its id or reference, None for the list."""
+        path = "/v1/refunds" if reference is None else f"/v1/refunds/{reference}"
+        return Request("GET", path, "", {}, b"")
 
     def encode(self, body: dict[str, Any]) -> tuple[str, bytes]:
         """Content type and bytes of a body; the same bytes for equal bodies."""

@@ -24,7 +24,8 @@ def deliver(ledger: Ledger, number: int, way: int = 0) -> Reply | None:
     """Let the number-th oldest request on its way (1 is the oldest) arrive now. Returns the answer, heard by nobody.
 
     None: accepted work ended, or the request has waited for too long. way: which of the `ways` it goes. The arrival
-    belongs to no incarnation (BETWEEN_LIVES), and its time is what `Ledger.set_now` said last. Raises LookupError if not so many requests are on their way, or it has no such way.
+    belongs to no incarnation (BETWEEN_LIVES), and its time is what `Ledger.set_now` said last. Raises LookupError if
+    not so many requests are on their way, or it has no such way.
     """
     with ledger.transaction() as connection:
         possible = _ways(connection, number)

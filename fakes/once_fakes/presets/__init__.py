@@ -1,0 +1,1 @@
+"""Published providers: each module plays one, after its documents."""
