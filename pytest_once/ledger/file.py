@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from pytest_once.ledger.asker import account_of, region_of
 from pytest_once.ledger.payload import canonical_payload
 from pytest_once.ledger.reading import UNPATCHED, LedgerReader
 from pytest_once.ledger.records import Effect
@@ -204,6 +205,10 @@ def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | Non
     kept = {
         name: value for name, value in headers.items() if name == key_header.lower() or not _SECRET_HEADER.search(name)
     }
+    # Who asks, and in which region, belongs to the request; the secret that proves it does not.
+    for name, value in (("once-account", account_of(headers)), ("once-region", region_of(headers))):
+        if value:
+            kept[name] = value
     encoded = base64.b64encode(body).decode("ascii")
     return (
         headers.get(key_header.lower()) or None,
