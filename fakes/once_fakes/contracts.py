@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from once_fakes.contract import Contract
+from once_fakes.presets.ec2 import EC2
+from once_fakes.presets.postmark import POSTMARK
+from once_fakes.presets.resend import RESEND
+from once_fakes.presets.sendgrid import SENDGRID
+from once_fakes.presets.ses import SES
+from once_fakes.presets.slack import SLACK
+from once_fakes.presets.sqs import SQS_FIFO, SQS_FIFO_BY_CONTENT, SQS_STANDARD
+from once_fakes.presets.twilio import TWILIO
 
 NONE = Contract(name="none", dedup="none")
 """No promise at all: every request acts."""
@@ -23,6 +31,16 @@ class Contracts:
     none: Contract = NONE
     client_key: Contract = CLIENT_KEY
     client_key_24h: Contract = CLIENT_KEY_24H
+    ec2: Contract = EC2
+    sqs_fifo: Contract = SQS_FIFO
+    sqs_fifo_by_content: Contract = SQS_FIFO_BY_CONTENT
+    sqs_standard: Contract = SQS_STANDARD
+    ses: Contract = SES
+    resend: Contract = RESEND
+    sendgrid: Contract = SENDGRID
+    postmark: Contract = POSTMARK
+    twilio: Contract = TWILIO
+    slack: Contract = SLACK
 
 
 contracts = Contracts()
