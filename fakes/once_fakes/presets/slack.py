@@ -6,6 +6,7 @@ Not modelled: see `Slack.not_modelled`. Sources: `Slack.source`.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from once_fakes.contract import Contract
@@ -20,6 +21,7 @@ _ERRORS = {
     "unknown_path": "unknown_method",
     "method_not_allowed": "invalid_post_type",
     "malformed": "invalid_json",
+    "form_malformed": "invalid_form_data",
     "too_large": "msg_too_long",
     "not_found": "channel_not_found",
     "declined": "restricted_action",
@@ -52,7 +54,7 @@ class Slack(Dialect):
             media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             read = json_object(request) if media_type == "application/json" else form_fields(request)
             if isinstance(read, Refusal):
-                return read
+                return read if media_type == "application/json" else replace(read, kind="form_malformed")
             asked |= read
         token = asked.pop("token", None)
         if not request.account and not token:
@@ -84,10 +86,8 @@ class Slack(Dialect):
         return {"ok": True, "messages": documents[::-1], "has_more": False, "response_metadata": metadata}
 
     def refusal(self, contract: Contract, refusal: Refusal) -> tuple[int, dict[str, Any]]:
-        error = refusal.value if refusal.kind == "invalid" and refusal.value else None
-        told = error or _ERRORS.get(refusal.kind, "invalid_arguments")
         status = refusal.status if refusal.kind in ("method_not_allowed", "failed", "unavailable") else 200
-        return status, {"ok": False, "error": told}
+        return status, {"ok": False, "error": _ERRORS.get(refusal.kind, refusal.kind)}
 
     def example(self, contract: Contract, key: str | None, variant: int = 0) -> Request:
         asked = {"channel": "C0000000001", "text": f"Receipt {key}: {100 + variant}"}
@@ -106,13 +106,13 @@ def _ts(shown: Shown) -> str:
 def _invalid(asked: dict[str, Any]) -> Refusal | None:
     given = texts(asked)
     if "channel" not in given:
-        return Refusal("invalid", 200, "no channel", "channel", "channel_not_found")
+        return Refusal("channel_not_found", 200, "no channel", "channel")
     if not any(asked.get(name) for name in _CONTENTS):
-        return Refusal("invalid", 200, "no text", "text", "no_text")
+        return Refusal("no_text", 200, "no text", "text")
     if not isinstance(asked.get("text", ""), str):
-        return Refusal("invalid", 200, "text is no text", "text", "invalid_arguments")
+        return Refusal("invalid_arguments", 200, "text is no text", "text")
     if len(given.get("text", "")) > _LONGEST_TEXT:
-        return Refusal("invalid", 200, "text is too long", "text", "msg_too_long")
+        return Refusal("msg_too_long", 200, "text is too long", "text")
     return None
 
 

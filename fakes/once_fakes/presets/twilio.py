@@ -24,6 +24,11 @@ _CODES = {
     "unknown_path": 20404,
     "failed": 20500,
     "unavailable": 20503,
+    "body_missing": 21602,
+    "from_missing": 21603,
+    "to_missing": 21604,
+    "to_invalid": 21211,
+    "body_too_long": 21617,
 }
 _LONGEST_BODY = 1600
 _ACCOUNT = "AC00000000000000000000000000000001"
@@ -115,7 +120,7 @@ class Twilio(Dialect):
         }
 
     def refusal(self, contract: Contract, refusal: Refusal) -> tuple[int, dict[str, Any]]:
-        code = _CODES.get(refusal.kind, int(refusal.value) if refusal.kind == "invalid" and refusal.value else 20001)
+        code = _CODES.get(refusal.kind, 20001)
         more = f"https://www.twilio.com/docs/errors/{code}"
         return refusal.status, {"code": code, "message": refusal.message, "more_info": more, "status": refusal.status}
 
@@ -132,20 +137,17 @@ class Twilio(Dialect):
 def _invalid(fields: dict[str, Any]) -> Refusal | None:
     given = texts(fields)
     if "To" not in given:
-        return _refused(21604, "A 'To' phone number is required.", "To")
+        return Refusal("to_missing", 400, "A 'To' phone number is required.", "To")
     if not _NUMBER.fullmatch(given["To"]):
-        return _refused(21211, f"The 'To' number {given['To']} is not a valid phone number.", "To")
+        return Refusal("to_invalid", 400, f"The 'To' number {given['To']} is not a valid phone number.", "To")
     if "From" not in given and "MessagingServiceSid" not in given:
-        return _refused(21603, "A 'From' phone number is required.", "From")
+        return Refusal("from_missing", 400, "A 'From' phone number is required.", "From")
     if not any(fields.get(name) for name in ("Body", "MediaUrl", "ContentSid")):
-        return _refused(21602, "Message body is required.", "Body")
+        return Refusal("body_missing", 400, "Message body is required.", "Body")
     if len(given.get("Body", "")) > _LONGEST_BODY:
-        return _refused(21617, "The concatenated message body exceeds the 1600 character limit.", "Body")
+        message = "The concatenated message body exceeds the 1600 character limit."
+        return Refusal("body_too_long", 400, message, "Body")
     return None
-
-
-def _refused(code: int, message: str, field: str) -> Refusal:
-    return Refusal("invalid", 400, message, field, str(code))
 
 
 DIALECT = Twilio()
