@@ -20,6 +20,8 @@ from once_fakes.redirect import LOOPBACK, Place, Redirects, bare_host
 from once_fakes.reply import Reply, turn_away
 from once_fakes.wire import MAX_BODY_BYTES, body_too_large, handle_http
 
+_ACTED = ("executed", "accepted")
+
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 
@@ -130,7 +132,7 @@ class Application:
 
     def _is_deadly(self, token: str, reply: Reply) -> bool:
         execution = self._executions.get(token)
-        if execution is None or reply.outcome != "executed":
+        if execution is None or reply.outcome not in _ACTED:
             return False
         execution.effects_left -= 1
         if execution.effects_left:
