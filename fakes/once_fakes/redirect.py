@@ -7,6 +7,7 @@ and to trust its certificate authority. Nothing is ever passed on: a host that n
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class Redirects:
     def add(self, host: str, place: Place) -> None:
         """Let the provider answer for the host. Raises ValueError if the host is another provider's."""
         name = bare_host(host)
-        if not name or "/" in name or "@" in name:
+        if not re.fullmatch(r"[a-z0-9._:-]+", name) or "/" in host:
             raise ValueError(f"a host to redirect is a name like api.example.com, not {host!r}")
         taken = self._places.setdefault(name, place)
         if taken != place:
@@ -55,7 +56,7 @@ class Redirects:
 
     def refusal(self, host: str) -> str:
         """Why a request to the host was not passed on, and what to do about it."""
-        known = ", ".join(sorted(self._places)) or "none"
+        known = ", ".join(sorted(self._places.keys() - set(LOOPBACK))) or "none"
         return (
             f"{bare_host(host)!r} is not redirected to a fake provider, and nothing leaves this machine;"
             f" redirected hosts: {known}"

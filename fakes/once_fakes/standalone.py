@@ -180,8 +180,8 @@ def _ledger(path: Path, contract: Contract) -> Path:
         others = [one.name for one in ledger.providers() if (one.name, one.contract) != _row(contract)]
         if others:
             raise _Refused(
-                f"{path} is the ledger of {', '.join(others)} under another contract than {contract.name} has now, and"
-                " its receipts mean nothing here: name a new file with --ledger, or remove this one"
+                f"{path} belongs to {', '.join(others)}, under another contract than that of {contract.name}, and its"
+                " receipts would mean something else: name a new file with --ledger, or remove this one"
             )
         ledger.record_provider(*_row(contract), None, None)
     except sqlite3.DatabaseError as error:
