@@ -33,9 +33,9 @@ Address = tuple[str, int]
 class Connection(asyncio.Protocol):
     """A client's connection, between the event loop and uvicorn. client, server: the addresses of its two ends."""
 
-    def __init__(self, http: asyncio.Protocol, opened: Connections) -> None:
-        self.client: Address = ("", 0)
-        self.server: Address = ("", 0)
+    def __init__(self, client: Address, server: Address, http: asyncio.Protocol, opened: Connections) -> None:
+        self.client = client
+        self.server = server
         self._http = http
         self._opened = opened
         self._transport: asyncio.Transport | None = None
@@ -51,8 +51,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.client = transport.get_extra_info("peername")[:2]
-        self.server = transport.get_extra_info("sockname")[:2]
         self._opened[self.client] = self
         self._http.connection_made(transport)
 
@@ -138,9 +136,10 @@ class Entrance:
             secure = first == _TLS_HANDSHAKE
             if not first or (secure and self.tls is None):
                 return
+            ends = taken.getpeername(), taken.getsockname()
             handed_over = True
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(self._http(), self._opened), taken, ssl=self.tls if secure else None
+                lambda: Connection(*ends, self._http(), self._opened), taken, ssl=self.tls if secure else None
             )
         except (OSError, TimeoutError):  # the client left, was too slow, or does not trust us
             return

@@ -36,12 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "serve":
             return _serve(asked)
-        if asked.command == "show":
-            return _show(asked)
-        return _list()
+        code = _show(asked) if asked.command == "show" else _list()
+        sys.stdout.flush()
+        return code
     except _Refused as error:
         print(f"once_fakes: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return _INTERRUPTED
 

@@ -43,7 +43,8 @@ def serving(*arguments: str | Path, temporary: Path | None = None) -> Iterator[t
             assert process.stdout is not None
             yield process, process.stdout.readline().strip()
         finally:
-            process.kill()
+            # Not SIGKILL, after which the certificate's file would stay.
+            process.terminate()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -186,6 +187,15 @@ def test_show_prints_lines_for_a_script_and_json_for_a_program(told: Path) -> No
     assert [arrival["outcome"] for arrival in found["arrivals"]] == ["executed", "replayed", "executed"]
     assert [effect["arrival"] for effect in found["effects"]] == [1, 3]
     assert {receipt["key"] for receipt in found["receipts"]} == {"k", "[bold]\t\x9b2J"}
+
+
+def test_show_ends_quietly_when_its_reader_has_seen_enough(told: Path) -> None:
+    """`show FILE | head -1` is what people type."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command("show", told), env=ENVIRONMENT, stdout=writing, stderr=subprocess.PIPE, timeout=30)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_show_draws_tables_on_a_terminal(told: Path) -> None:
