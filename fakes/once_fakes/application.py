@@ -100,7 +100,7 @@ class Application:
         except EOFError:
             return
         connection = self.connections[tuple(scope["client"])]
-        reply = body_too_large() if body is None else await self._reply(connection, scope, body)
+        reply = await self._reply(connection, scope, body)
         if reply is None:
             connection.abort()
             # Until the server has noticed, returning without an answer would be taken for an error.
@@ -112,10 +112,13 @@ class Application:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
-    async def _reply(self, connection: Connection, scope: Scope, body: bytes) -> Reply | None:
+    async def _reply(self, connection: Connection, scope: Scope, body: bytes | None) -> Reply | None:
+        """body: None for one that is too large."""
         try:
-            asked = self._asked(connection, scope, body)
-            return asked if isinstance(asked, Reply) else await self.answer(asked)
+            asked = self._asked(connection, scope, body or b"")
+            if isinstance(asked, Reply):
+                return asked
+            return body_too_large(asked.contract) if body is None else await self.answer(asked)
         except Exception:
             traceback.print_exc(file=sys.stderr)
             sys.stderr.flush()

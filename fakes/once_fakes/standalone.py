@@ -10,12 +10,12 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from once_fakes.application import Application
 from once_fakes.certificates import Authority, require_trustme
-from once_fakes.contract import Contract, contract_named, contracts
+from once_fakes.contract import Contract
+from once_fakes.contracts import contract_named, contract_names
 from once_fakes.entrance import Entrance, listen
 from once_fakes.redirect import LOOPBACK, Place, variables
 from once_fakes.showing import as_json, contents, print_tables
@@ -83,9 +83,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list() -> int:
-    for field in fields(contracts):
-        first = named(field.name).assumptions()[0].partition(": ")[2]
-        print(f"{field.name}: {first}")
+    for name in contract_names():
+        first = named(name).assumptions()[0].partition(": ")[2]
+        print(f"{name}: {first}")
     return 0
 
 
