@@ -35,17 +35,17 @@ CLAIMS = ("done", "failed", "unknown", "in_progress")
 class Once:
     """What outlives the process (path, ledger, clock) and what the test declares.
 
-    path: a directory of the world, memory-backed where the machine allows. serve: address of the loopback
-    provider server, started when first asked for. open_address: opens the store that a URL names and gives the URL
-    to use instead.
+    path: a directory of the world, memory-backed where the machine allows. ask_server: asks the loopback provider
+    server, started when it is first asked, for what `Premises.ask_server` names. open_address: opens the store that a
+    URL names and gives the URL to use instead.
     """
 
     def __init__(
-        self, path: Path, ledger: Ledger, serve: Callable[[], str], open_address: Callable[[str], str]
+        self, path: Path, ledger: Ledger, ask_server: Callable[..., Any], open_address: Callable[[str], str]
     ) -> None:
         self.path = path
         self.ledger = ledger
-        self._serve = serve
+        self._ask_server = ask_server
         self._open_address = open_address
         self._channel: Channel | None = None
         self._clock: Clock | None = None
@@ -81,7 +81,15 @@ class Once:
         promised = contract_named(contract) if isinstance(contract, str) else contract
         known = self._providers.get(name)
         if known is None or known.contract != promised:
-            known = Provider(name, promised, self.ledger, self._serve, base_url=base_url, key_field=key_field)
+            known = Provider(
+                name,
+                promised,
+                self.ledger,
+                lambda: str(self._ask_server("address")),
+                base_url=base_url,
+                key_field=key_field,
+                ask_server=lambda what, argument: self._ask_server(what, argument),
+            )
             self._providers[name] = known
         return known
 
@@ -326,7 +334,7 @@ class Once:
         self._clock = clock
         self._number = number
         self._claim = None
-        self._serve = lambda: str(channel.request("serve", None))
+        self._ask_server = lambda *asked: channel.request("server", asked)
 
     def keeps_time(self, provider: str) -> bool:
         """Whether a provider's contract depends on the time."""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_once.faults import Delivery
 from pytest_once.ledger import Ledger
@@ -26,15 +26,28 @@ class ProviderServer:
     def __init__(self) -> None:
         self._server: LoopbackServer | None = None
 
-    def address(self, token: str, ledger: Path) -> str:
+    def address(self, token: str, ledger: Path, *, https: bool = False) -> str:
         """Base address below which the providers of this ledger answer."""
+        return self._started().address(token, ledger, https=https)
+
+    def ca_file(self) -> str:
+        """The certificate that clients of an https address must trust."""
+        return self._started().ca_file()
+
+    def redirect(self, host: str, token: str, provider: str) -> dict[str, str]:
+        """Let a provider answer for a real host; returns the environment that leads clients there."""
+        server = self._started()
+        server.redirect(host, token, provider)
+        return server.environment()
+
+    def _started(self) -> LoopbackServer:
         if self._server is None:
             from once_fakes.server import LoopbackServer
 
             server = LoopbackServer()
             server.start()
             self._server = server
-        return self._server.address(token, ledger)
+        return self._server
 
     def forget(self, token: str) -> None:
         if self._server is not None:
@@ -74,13 +87,25 @@ class Premises:
         self._opened: dict[str, Store] = {}
         self._token = f"t{next(_numbers)}"
         self._address: str | None = None
-        self.once = Once(self.world, Ledger.create(self.ledger_path), self.serve, self.open_address)
+        self.once = Once(self.world, Ledger.create(self.ledger_path), self.ask_server, self.open_address)
 
     def serve(self) -> str:
         """The address of this test's providers; starts the server when needed."""
         if self._address is None:
             self._address = self._server.address(self._token, self.ledger_path)
         return self._address
+
+    def ask_server(self, what: str, argument: Any = None) -> Any:
+        """What a provider needs of the server: "address", "https", "ca_file", or "redirect" of (host, provider)."""
+        address = self.serve()
+        if what == "https":
+            return self._server.address(self._token, self.ledger_path, https=True)
+        if what == "ca_file":
+            return self._server.ca_file()
+        if what == "redirect":
+            host, provider = argument
+            return self._server.redirect(host, self._token, provider)
+        return address
 
     def deliver(self, delivery: Delivery, now_s: float) -> None:
         """Let a request on its way arrive at a virtual instant; nobody hears the answer."""

@@ -103,7 +103,7 @@ class Recorder:
             max_boundaries=self.limits.max_boundaries,
             deliver=premises.deliver,
             services={
-                "serve": lambda _: premises.serve(),
+                "server": lambda asked: premises.ask_server(*asked),
                 "track": self._track,
                 "allowed": self.allowed.add,
                 "reads_times": self._reads_times,
