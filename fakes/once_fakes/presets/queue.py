@@ -72,10 +72,10 @@ class Queue:
 
     def _messages(self) -> Iterator[_Message]:
         """Those that are not deleted, the oldest first."""
-        for number, effect in enumerate(effects_of(self._connection, self._provider), 1):
-            hidden = self._noted("message", number) or 0
+        for effect in effects_of(self._connection, self._provider):
+            hidden = self._noted("message", effect.number) or 0
             if effect.operation == self._operation and hidden != _DELETED:
-                yield _Message(number, json.loads(effect.payload), hidden)
+                yield _Message(effect.number, json.loads(effect.payload), hidden)
 
     def _receive(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         most = _number(asked, "MaxNumberOfMessages", 1, 1, _MOST_MESSAGES)
