@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from once_fakes.contract import RETENTION_ALTERNATIVES, UNSPECIFIED, Contract
-from once_fakes.dialect import Act
+from once_fakes.dialect import Act, Shown, dialect_of
 from once_fakes.instructions import Instructions, Undecided
 from once_fakes.reading import field_text
 from once_fakes.reply import Refusal
+from once_fakes.settling import shown_effect
 from pytest_once.ledger import IN_PROGRESS, Receipt
 from pytest_once.ledger.within import (
     decide,
     decisions_of,
+    effects_of,
     find_receipt,
     forget_receipt,
     forget_receipts,
@@ -243,16 +245,19 @@ class Case:
         contract, instructions = self.contract, self.instructions
         refusal = self.act.invalid
         if refusal is not None:
+            if refusal.kind == "declined":
+                return self._refused_by_business(refusal)
             kept = contract.record_point == "arrival" and contract.stored_outcomes != "success"
-            return self._refused(refusal.kind, refusal.status, refusal.message, refusal.param, stored=kept)
+            return Decision("refuse", refusal=refusal, stored=kept)
         if contract.fencing == "token" and (fence := self._fenced()):
             if isinstance(fence, Decision):
                 return fence
             moves = (*moves, fence)
+        forbidden = dialect_of(contract).forbids(contract, self.act, self._done)
+        if forbidden is not None:
+            return self._refused_by_business(forbidden)
         if instructions.decline:
-            self._rely("stored_outcomes")
-            kept = contract.stored_outcomes != "success"
-            return self._refused("declined", 402, "the request was understood and is declined", stored=kept)
+            return self._refused_by_business(Refusal("declined", 402, "the request was understood and is declined"))
         if instructions.fail:
             self._rely("stored_outcomes")
             kept = contract.stored_outcomes == "all"
@@ -271,6 +276,13 @@ class Case:
             message = f"{contract.fence_field} {token} is stale: {highest} has been seen"
             return self._refused("fenced", contract.fence_status, message, contract.fence_field)
         return "fence", int(token)
+
+    def _refused_by_business(self, refusal: Refusal) -> Decision:
+        self._rely("stored_outcomes")
+        return Decision("refuse", refusal=refusal, stored=self.contract.stored_outcomes != "success")
+
+    def _done(self) -> list[Shown]:
+        return [shown_effect(effect) for effect in effects_of(self.connection, self.provider)]
 
     # -- bookkeeping ---------------------------------------------------------------------------------
 

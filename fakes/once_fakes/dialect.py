@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from once_fakes.contract import Contract
 from once_fakes.reading import form_of, payload_of
 from once_fakes.reply import Refusal, Reply, error_document
-from pytest_once.ledger import canonical_payload
+from pytest_once.ledger import account_of, canonical_payload
 
 ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 ASKING_METHODS = ("GET", "HEAD")
@@ -32,11 +31,7 @@ class Request:
     @property
     def account(self) -> str:
         """Who asks: a digest of what the request authenticates with, "" if with nothing."""
-        kept = self.headers.get("once-account")
-        credentials = self.headers.get("authorization")
-        if kept is not None or credentials is None:
-            return kept or ""
-        return hashlib.sha256(credentials.encode()).hexdigest()[:12]
+        return account_of(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,8 @@ class Act:
     operation: "POST /v1/refunds". payload: what is asked, as a JSON value; what identifies one attempt only must not be
     in it. key: the client's idempotency key. precondition: the version that a conditional request is for, "" for
     "there must be none yet". invalid: why the request cannot be done whatever its key; stored or not as the contract
-    says. account, region, session: what keys may be unique within.
+    says: a "declined" one like a refusal of the business, another one only where keys are taken on arrival. account,
+    region, session: what keys may be unique within.
     """
 
     operation: str
@@ -70,13 +66,14 @@ class Ask:
 
     reference: id, client reference or key of one effect; None for a list. where: payload fields (or dotted paths) that
     must have these texts. path: instead of the others, a path of which it is not known whether it names a collection or
-    one member: see `once_fakes.looking.answer`.
+    one member: see `once_fakes.looking.answer`. at_once: it shows what other look-ups show visibility_lag_s later.
     """
 
     place: str | None = None
     reference: str | None = None
     where: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +122,14 @@ class Dialect:
             region=request.headers.get("once-region", ""),
             session=request.headers.get("once-session", ""),
         )
+
+    def forbids(self, contract: Contract, act: Act, done: Callable[[], Sequence[Shown]]) -> Refusal | None:
+        """Why what was done before rules a new request out, whatever its key: "this charge is refunded already".
+
+        None where nothing does. done: reads the provider's effects, the oldest first; it costs as much as there are.
+        Kept like a refusal of the business, as the contract's stored_outcomes says.
+        """
+        return None
 
     def document(self, contract: Contract, shown: Shown) -> dict[str, Any]:
         """The body that shows an effect, in the answer to its request and in look-ups."""

@@ -6,7 +6,7 @@ import json
 import sqlite3
 
 from once_fakes.arriving import arrive_within, contract_of
-from once_fakes.dialect import Act
+from once_fakes.dialect import Act, Ask
 from once_fakes.instructions import Instructions, Undecided
 from once_fakes.reply import Reply
 from once_fakes.settling import complete
@@ -74,14 +74,14 @@ def _go(connection: sqlite3.Connection, number: int, decided: Decided) -> Reply 
     act = _act(connection, held)
     if isinstance(act, Reply):
         return act
+    if isinstance(act, Ask):
+        return None  # it only asked (GraphQL asks by POST), and nobody hears the answer
     return arrive_within(connection, held.provider, act, Instructions(asks=True, decided=dict(decided)), BETWEEN_LIVES)
 
 
-def _act(connection: sqlite3.Connection, held: Held) -> Act | Reply:
+def _act(connection: sqlite3.Connection, held: Held) -> Act | Ask | Reply:
     request = held.request
     if "payload" in request:
         return Act(held.operation, json.loads(request["payload"]), request["key"])
     contract = contract_of(connection, held.provider)[0]
-    understood = understand(contract, request["method"], request["path"], request["headers"], request["body"])
-    assert isinstance(understood, (Act, Reply))  # look-ups are not held up
-    return understood
+    return understand(contract, request["method"], request["path"], request["headers"], request["body"])

@@ -18,15 +18,15 @@ _VERSION_PREFIXES = ("api", "rest", "v")
 
 
 class _Seen:
-    """A provider's effects as look-ups show them now; stale: from before its latest effect."""
+    """A provider's effects as look-ups show them now; stale: from before its latest effect. at_once: see `Ask`."""
 
-    def __init__(self, ledger: Ledger, provider: str, stale: bool) -> None:
+    def __init__(self, ledger: Ledger, provider: str, stale: bool, at_once: bool = False) -> None:
         with ledger.transaction() as connection:
             self.contract = contract_of(connection, provider)[0]
-            self.effects = list(self._visible(connection, provider, stale))
+            self.effects = list(self._visible(connection, provider, stale, at_once))
         self._dialect = dialect_of(self.contract)
 
-    def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool) -> Iterator[Shown]:
+    def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool, at_once: bool) -> Iterator[Shown]:
         now_s = now_within(connection)
         if self.contract.keeps_time:
             settle_due(connection, provider, self.contract, now_s)
@@ -34,7 +34,7 @@ class _Seen:
         for effect in effects[:-1] if stale else effects:
             # What is accepted can be polled; what was begun and answered to nobody is not there yet.
             known = effect.state == "done" or self.contract.acceptance == "async202"
-            if known and (effect.visible_s is None or effect.visible_s <= now_s):
+            if known and (at_once or effect.visible_s is None or effect.visible_s <= now_s):
                 yield shown_effect(effect)
 
     def all(self, ask: Ask) -> Reply:
@@ -46,10 +46,14 @@ class _Seen:
         return self._dialect.reply(200, self._dialect.listing(self.contract, found, ask), "found")
 
     def one(self, ask: Ask) -> Reply:
-        for shown in self.effects:
-            names = self._dialect.identifier(self.contract, shown), shown.reference
-            if ask.reference in names and _is_at(shown, ask):
-                return self._dialect.reply(200, self._dialect.document(self.contract, shown), "found")
+        here = [shown for shown in self.effects if _is_at(shown, ask)]
+        # Several effects have one id where later ones change what the first has made: the last is its present state.
+        known_as = [
+            shown for shown in reversed(here) if ask.reference == self._dialect.identifier(self.contract, shown)
+        ]
+        referring = [shown for shown in here if ask.reference == shown.reference]
+        for shown in known_as or referring:
+            return self._dialect.reply(200, self._dialect.document(self.contract, shown), "found")
         refusal = Refusal("not_found", 404, f"nothing is known of {ask.reference!r}", value=ask.reference)
         status, body = self._dialect.refusal(self.contract, refusal)
         return self._dialect.reply(status, body, "not_found")
@@ -89,7 +93,7 @@ def answer(ledger: Ledger, provider: str, ask: Ask, stale: bool) -> Reply:
     of it. Where what is shown does not tell, a path is taken for a collection if it has an odd number of parts, an API
     version in front not counted ("/v1/refunds", "/customers/c1/refunds").
     """
-    seen = _Seen(ledger, provider, stale)
+    seen = _Seen(ledger, provider, stale, ask.at_once)
     if ask.path is not None:
         return seen.at(ask.path)
     return seen.all(ask) if ask.reference is None else seen.one(ask)
