@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from once_fakes.contract import Contract
+from once_fakes.presets.adyen import ADYEN
+from once_fakes.presets.braintree import BRAINTREE
+from once_fakes.presets.paypal import PAYPAL_ORDERS, PAYPAL_PAYMENTS, PAYPAL_VAULT
+from once_fakes.presets.square import SQUARE
+from once_fakes.presets.stripe import STRIPE_V1
+from once_fakes.presets.stripe_v2 import STRIPE_V2
 
 NONE = Contract(name="none", dedup="none")
 """No promise at all: every request acts."""
@@ -23,6 +29,14 @@ class Contracts:
     none: Contract = NONE
     client_key: Contract = CLIENT_KEY
     client_key_24h: Contract = CLIENT_KEY_24H
+    stripe_v1: Contract = STRIPE_V1
+    stripe_v2: Contract = STRIPE_V2
+    paypal_payments: Contract = PAYPAL_PAYMENTS
+    paypal_orders: Contract = PAYPAL_ORDERS
+    paypal_vault: Contract = PAYPAL_VAULT
+    adyen: Contract = ADYEN
+    square: Contract = SQUARE
+    braintree: Contract = BRAINTREE
 
 
 contracts = Contracts()
