@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -20,6 +20,9 @@ _AT_WORK = frozenset("RD")
 _STOPPED = frozenset("tTZX")
 _ENDED = frozenset("ZX")
 _LOOK_AGAIN_S = 0.0005
+
+Find = Callable[[], Iterable[int]]
+"""Says which processes are meant, as often as it is asked: meanwhile there may be more."""
 
 
 def children(pid: int) -> list[int]:
@@ -49,30 +52,48 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def come_to_rest(pids: Iterable[int], timeout_s: float) -> bool:
+def come_to_rest(find: Find, timeout_s: float) -> bool:
     """Wait until no thread of these processes is at work: each waits for something. False if that does not happen."""
-    deadline = time.monotonic() + timeout_s
     looks = 0
-    while looks < 2:  # twice, for one that has just handed its work to another
-        looks = 0 if any(_states(pid) & _AT_WORK for pid in pids) else looks + 1
-        if time.monotonic() > deadline:
-            return False
-        select.select([], [], [], _LOOK_AGAIN_S)
-    return True
+
+    def rests() -> bool:
+        nonlocal looks
+        looks = 0 if any(_states(pid) & _AT_WORK for pid in find()) else looks + 1
+        return looks == 2  # twice, for one that has just handed its work to another
+
+    return _comes_true(rests, timeout_s)
 
 
 @contextmanager
-def held_still(pids: Iterable[int]) -> Iterator[None]:
-    """Stop these processes meanwhile (SIGSTOP), so that they change nothing."""
-    stopped = [pid for pid in pids if _signal(pid, signal.SIGSTOP)]
-    for pid in stopped:
-        while not _states(pid) <= _STOPPED:
-            select.select([], [], [], _LOOK_AGAIN_S)
+def held_still(find: Find, timeout_s: float) -> Iterator[None]:
+    """Stop these processes meanwhile (SIGSTOP), so that they change nothing.
+
+    One that the kernel does not let stop within timeout_s will, before it does anything more.
+    """
+    stopped: set[int] = set()
+
+    def all_stopped() -> bool:
+        found = find()
+        for pid in found:
+            if pid not in stopped and _signal(pid, signal.SIGSTOP):
+                stopped.add(pid)
+        return all(_states(pid) <= _STOPPED for pid in found)
+
+    _comes_true(all_stopped, timeout_s)
     try:
         yield
     finally:
         for pid in stopped:
             _signal(pid, signal.SIGCONT)
+
+
+def _comes_true(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        select.select([], [], [], _LOOK_AGAIN_S)
+    return True
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:

@@ -180,7 +180,7 @@ class Once:
         Raises `pytest_once.process.ProcessFailed` for every status but those of done, and for one that hangs;
         ScenarioError if it cannot be started.
         """
-        from pytest_once.process import Program, ProcessFailed, run
+        from pytest_once.process import ProcessFailed, Program, run
 
         place = self.path if cwd is None else Path(cwd).absolute()
         if isinstance(command, str):

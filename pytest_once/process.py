@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
@@ -40,6 +40,7 @@ SHOWN_OUTPUT_CHARS = 2000
 
 _REST_S = 0.2
 """How long a program that waits for an answer may go on with something else before it is held still anyway."""
+_AT_A_TIME = 100
 _POLL_S = 0.02
 """Between two looks at whether it has ended, where the system does not tell."""
 
@@ -132,23 +133,15 @@ class _Output:
     decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
 
     def read(self) -> bool:
-        """Take what is there; False at its end."""
+        """Take what is there; False if there is nothing, and will not be."""
         try:
             piece = os.read(self.pipe.fileno(), 65536)
-        except BlockingIOError:
-            return True
+        except BlockingIOError:  # somebody holds it open who was not started by the program
+            return False
         self.kept += piece
         del self.kept[:-KEPT_OUTPUT_BYTES]
-        self.ours.write(self.decoder.decode(piece, not piece))
+        self.ours.write(self.decoder.decode(piece))
         return bool(piece)
-
-    def read_all(self) -> None:
-        """What is left once nobody is there any more who could write."""
-        with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self.pipe.fileno(), 65536):
-                self.kept += piece
-                del self.kept[:-KEPT_OUTPUT_BYTES]
-                self.ours.write(self.decoder.decode(piece))
 
     def text(self) -> str:
         return self.kept.decode("utf-8", "replace")
@@ -211,13 +204,10 @@ class _Run:
         assert self._process.stdout is not None and self._process.stderr is not None
         if self._wired is not None:
             self._wired.mint([f"{PID}{self._process.pid}"])
-        self._outputs = (
-            self._cleanup.enter_context(contextlib.closing(self._process.stdout)),
-            self._cleanup.enter_context(contextlib.closing(self._process.stderr)),
-        )
         self._stdout = _Output(self._process.stdout, sys.stdout)
         self._stderr = _Output(self._process.stderr, sys.stderr)
         for output in (self._stdout, self._stderr):
+            self._cleanup.enter_context(output.pipe)
             os.set_blocking(output.pipe.fileno(), False)
             self._selector.register(output.pipe, selectors.EVENT_READ, lambda output=output: self._read(output))
         self._follow(self._process.pid)
@@ -235,18 +225,34 @@ class _Run:
                 raise ProcessFailed(self._silent(), self._process.returncode, self._stderr.text())
             if self._relay is not None:
                 self._relay.check()
-            ready = self._selector.select(min(deadline - now, GIVES_UP_WITHIN_S if self._telling else _POLL_S))
-            # In the order in which they came to be: the same in each run.
-            for key, _ in sorted(ready, key=lambda one: one[0].fd):
-                if key.fileobj in self._selector.get_map():
-                    key.data()
+            if self._relay is not None and self._relay.asked:
+                self._let_arrive()
+                self._relay.perform()
+            else:
+                self._serve(min(deadline - now, GIVES_UP_WITHIN_S if self._telling else _POLL_S))
         for output in (self._stdout, self._stderr):
-            output.read_all()
+            while output.read():
+                continue
         self._notice_files()
+
+    def _let_arrive(self) -> None:
+        """Requests made at the same time must not overtake each other, now this way, now that: wait for all of them."""
+        descent.come_to_rest(self._all, _REST_S)
+        for _ in range(_AT_A_TIME):  # it may write output for ever
+            if not self._serve(0.0):
+                break
+
+    def _serve(self, timeout_s: float) -> bool:
+        """Do what is to be done where something has happened; False if nothing has."""
+        ready = self._selector.select(timeout_s)
+        for key, _ in sorted(ready, key=lambda one: one[0].fd):
+            if key.fileobj in self._selector.get_map():
+                key.data()
+        return bool(ready)
 
     def completed(self) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(
-            list(map(os.fspath, self._program.command)),
+            [os.fspath(word) for word in self._program.command],
             self._process.returncode,
             self._stdout.text(),
             self._stderr.text(),
@@ -318,8 +324,7 @@ class _Run:
 
     @contextmanager
     def _held_still(self) -> Iterator[None]:
-        descent.come_to_rest(self._all(), _REST_S)
-        with descent.held_still(self._all()):
+        with descent.held_still(self._all, _REST_S):
             self._notice_files()
             yield
 
@@ -333,9 +338,10 @@ class _Run:
                 self._notice(content)
 
 
+_STARTED_S = time.time() - os.times().elapsed
+"""Unix seconds of the system's start. This module is imported before any clock is virtual."""
+
+
 def _real_now_s() -> float:
     """The program's time is real, whatever this process is told."""
-    return os.times().elapsed + _BOOTED_S
-
-
-_BOOTED_S = time.time() - os.times().elapsed
+    return os.times().elapsed + _STARTED_S

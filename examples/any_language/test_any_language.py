@@ -1,6 +1,7 @@
 """Refund agents that are not written in Python, each run as it is against a fake payment provider.
 
-Run with `pytest --once-chaos examples/any_language`. A test marked `convicted` holds a program that is broken on purpose.
+Run with `pytest --once-chaos examples/any_language`.
+A test marked `convicted` runs a program that is broken on purpose.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ def refund(once: Once, *program: str | Path) -> None:
 
 @needs_node
 @pytest.mark.once_effect
-@pytest.mark.convicted(
-    "DUPLICATE", because="the key is written down only after it was sent, so a restart makes another"
-)
+@pytest.mark.convicted("DUPLICATE", because="the key is stored only after it was sent, so a restart makes another")
 def test_a_node_program_that_makes_its_key_when_it_sends(once: Once) -> None:
     """S3.1, in JavaScript."""
     refund(once, "node", HERE / "refund.mjs")

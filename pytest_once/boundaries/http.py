@@ -112,7 +112,8 @@ class Attempt:
     """One request on its way to a fake provider, and what the order makes of it.
 
     Making one announces it. sends: how often the seam sends it. failure: what the caller sees instead of an answer.
-    made_up: what it is answered instead of what came back. stale: add STALE_HEADER to what is sent. target: as announced.
+    made_up: what it is answered instead of what came back. stale: add STALE_HEADER to what is sent.
+    target: as announced.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Attempt:
         endpoint: tuple[str, str],
         possible: Container[str] = frozenset(KINDS),
     ) -> None:
-        """endpoint: as `endpoint_of(url)` says. possible: the faults that the seam can perform; others do not befall."""
+        """endpoint: as `endpoint_of(url)` says. possible: the faults that the seam can perform."""
         self._wiring = wiring
         self._provider, path = endpoint
         self._operation = f"{method} {path}"

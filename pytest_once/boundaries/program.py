@@ -3,7 +3,7 @@
 The program is given the address of a relay in this process, instead of a provider's. The relay reads a whole request,
 announces it as the HTTP seams do, lets it arrive as ordered, announces that it is answered, and only then answers:
 so the program can be killed before its request has an effect, and after that but before it hears so. Meanwhile it is
-held still. Several requests at a time are taken one after the other, as they come.
+held still. Several requests at a time are performed one after the other.
 """
 
 from __future__ import annotations
@@ -56,15 +56,18 @@ class _Request:
         return "\n".join((self.target, *(value for _, value in self.headers), "")).encode("latin-1") + self.body
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Connection:
     """A connection of the program's. authority: whom it believes to talk to. silent_since: where it gets no answer."""
 
+    number: int
     sock: socket.socket
     protocol: h11.Connection
     authority: str
     head: h11.Request | None = None
     body: bytearray = field(default_factory=bytearray)
+    waits: bool = False
+    reading: bool = True
     silent_since: float | None = None
 
 
@@ -96,6 +99,8 @@ class Relay:
         self._possible = POSSIBLE if client_timeout_s is None else POSSIBLE | WITHOUT_ANSWER
         self._listeners: dict[str, socket.socket] = {}
         self._open: list[_Connection] = []
+        self._waiting: list[tuple[_Connection, _Request]] = []
+        self._connections = 0
         self.requests = 0
         for prefix in endpoint_prefixes():
             address = urlsplit(prefix)
@@ -109,6 +114,20 @@ class Relay:
             if authority in self._listeners:
                 text = text.replace(prefix, prefix.replace(authority, self._authority(authority), 1))
         return text
+
+    @property
+    def asked(self) -> bool:
+        """Whether a request is complete and waits to be performed."""
+        return bool(self._waiting)
+
+    def perform(self) -> None:
+        """Perform one request: of those that wait that of the oldest connection, so that it is the same in each run."""
+        connection, request = min(self._waiting, key=lambda one: one[0].number)
+        self._waiting.remove((connection, request))
+        self.requests += 1
+        connection.waits = False
+        self._perform(connection, request)
+        self._advance(connection)
 
     def check(self) -> None:
         """Raise NoTimeOut if the program waits longer for an answer than it was said to."""
@@ -143,7 +162,8 @@ class Relay:
         sock, _ = listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(_SERVER_TIMEOUT_S)
-        connection = _Connection(sock, h11.Connection(h11.SERVER), authority)
+        self._connections += 1
+        connection = _Connection(self._connections, sock, h11.Connection(h11.SERVER), authority)
         self._open.append(connection)
         self._selector.register(sock, selectors.EVENT_READ, lambda: self._readable(connection))
 
@@ -151,20 +171,23 @@ class Relay:
         try:
             piece = connection.sock.recv(65536)
         except OSError:
-            self._drop(connection)
-            return
+            piece = b""
         if connection.silent_since is not None:
             if not piece:
                 self._drop(connection)  # it gave up
             return
+        if connection.waits and not piece:
+            # What was asked was asked, whether anybody still hears the answer or not.
+            connection.reading = False
+            self._selector.unregister(connection.sock)
         connection.protocol.receive_data(piece)
         self._advance(connection)
 
     def _advance(self, connection: _Connection) -> None:
-        """Take what has come so far, and perform each request that is complete."""
+        """Take what has come so far, up to the end of a request."""
         import h11
 
-        while connection in self._open and connection.silent_since is None:
+        while connection in self._open and connection.silent_since is None and not connection.waits:
             try:
                 event = connection.protocol.next_event()
             except h11.RemoteProtocolError as error:
@@ -186,8 +209,8 @@ class Relay:
                     self._refuse(connection, 413, f"the body is larger than {_LARGEST_BODY_BYTES} bytes")
                     return
             elif isinstance(event, h11.EndOfMessage) and connection.head is not None:
-                self.requests += 1
-                self._perform(connection, _request(connection.head, bytes(connection.body)))
+                connection.waits = True
+                self._waiting.append((connection, _request(connection.head, bytes(connection.body))))
 
     def _perform(self, connection: _Connection, request: _Request) -> None:
         url = f"http://{connection.authority}{request.target}"
@@ -267,8 +290,11 @@ class Relay:
         self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:
+        if connection not in self._open:
+            return
         self._open.remove(connection)
-        self._selector.unregister(connection.sock)
+        if connection.reading:
+            self._selector.unregister(connection.sock)
         connection.sock.close()
 
 
