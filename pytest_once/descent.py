@@ -87,6 +87,18 @@ def held_still(find: Find, timeout_s: float) -> Iterator[None]:
             _signal(pid, signal.SIGCONT)
 
 
+def end(find: Find, timeout_s: float) -> bool:
+    """Kill these processes, and those that they start meanwhile. False if one is still there after that time."""
+
+    def ended() -> bool:
+        living = [pid for pid in find() if lives(pid)]
+        for pid in living:
+            _signal(pid, signal.SIGKILL)
+        return not living
+
+    return _comes_true(ended, timeout_s)
+
+
 def _comes_true(condition: Callable[[], bool], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():

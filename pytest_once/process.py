@@ -40,6 +40,8 @@ SHOWN_OUTPUT_CHARS = 2000
 
 _REST_S = 0.2
 """How long a program that waits for an answer may go on with something else before it is held still anyway."""
+_GONE_S = 5.0
+"""How long the system may take to end what was killed."""
 _AT_A_TIME = 100
 _POLL_S = 0.02
 """Between two looks at whether it has ended, where the system does not tell."""
@@ -311,9 +313,7 @@ class _Run:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         else:
-            for pid in self._all():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            descent.end(self._left, _GONE_S)
         self._process.wait()
 
     # -- what it does --------------------------------------------------------------------------------

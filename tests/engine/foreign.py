@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from pytest_once import Once
@@ -13,11 +13,11 @@ PRELUDE = """
 import json, os, socket, sys, time
 from http.client import HTTPConnection
 
-def ask(url, method="POST", payload={"order": "order_1"}, key=None, timeout=None, path="/refunds"):
+def ask(url, method="POST", payload={"order": "order_1"}, key=None, timeout=None, path=""):
     host, _, rest = url.removeprefix("http://").partition("/")
     connection = HTTPConnection(host, timeout=timeout)
     headers = {"content-type": "application/json", **({"idempotency-key": key} if key else {})}
-    connection.request(method, f"/{rest}{path}", json.dumps(payload) if payload is not None else None, headers)
+    connection.request(method, f"/{rest}/refunds{path}", json.dumps(payload) if payload is not None else None, headers)
     response = connection.getresponse()
     return response.status, response.read()
 
@@ -62,5 +62,3 @@ def running(program: str, *, contract: str = "client_key", **options: Any) -> Ca
         once.process(python(program), env={"PAY": once.provider("pay", contract=contract).url}, **options)
 
     return body
-
-

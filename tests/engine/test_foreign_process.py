@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import sqlite3
-import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_once import Once, Report, Verdict, explore, replay
+from once_fakes import CLIENT_KEY
+from pytest_once import Once, Report, Verdict, descent, explore, replay
 from pytest_once.boundaries import Boundary
 from pytest_once.faults import KINDS, mark_of
 from pytest_once.premises import Premises, ProviderServer
@@ -133,9 +134,244 @@ def test_each_fault_of_a_request_happens(fault: str, tmp_path: Path) -> None:
     kind = KINDS[fault]
     body = running(REPORTING, client_timeout_s=0.3)
     mark = mark_of(request_of(replay(body, ".")))
-    report = replay(body, f"{kind.code}@{mark}", keep=tmp_path, keys={"order_1": int(kind.effect)})
+    report = replay(body, f"{kind.code}@{mark}", keep=tmp_path)
 
-    assert (tmp_path / "world" / "said").read_text() == WHAT_IS_SEEN[fault], report.problem
+    assert (tmp_path / "said").read_text() == WHAT_IS_SEEN[fault], report.problem
     assert len(ledger_rows(tmp_path, "SELECT 1 FROM arrivals")) == kind.arrivals
     assert len(ledger_rows(tmp_path, "SELECT 1 FROM in_flight")) == kind.held
     assert len(ledger_rows(tmp_path, "SELECT 1 FROM effects")) == int(kind.effect)
+
+
+@pytest.mark.slow
+def test_a_lost_answer_convicts_what_takes_silence_for_refusal() -> None:
+    """The program's own time-out is waited for, and what it makes of it is judged."""
+    resends = (
+        "if not os.path.exists('done'):\n"
+        "    try:\n        ask(PAY, key=os.urandom(16).hex(), timeout=0.2)\n"
+        "    except TimeoutError:\n        ask(PAY, key=os.urandom(16).hex())\n"
+        "    store('done', 'yes')\n"
+    )
+    report = explore(running(resends, client_timeout_s=0.2), faults=("lost-response",), redeliver=0)
+    assert report.verdict is Verdict.DUPLICATE
+    assert report.matrix[1].outcomes["lost-response"] == "2x"
+
+
+def test_a_program_that_never_gives_up_is_told_so() -> None:
+    """A promise of the test that is not kept must not pass for a fault that happened."""
+    waits = "ask(PAY, key='k', timeout=30)"
+    report = explore(running(waits, client_timeout_s=0.1), faults=("lost-request",))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "once.process(client_timeout_s=0.1)" in told(report)
+
+
+STALE = """
+if not os.path.exists("asked"):
+    ask(PAY, key="k")
+    store("asked", ask(PAY, "GET", None)[1].decode())
+"""
+
+
+def test_a_question_can_be_answered_from_before(tmp_path: Path) -> None:
+    """A look-up is a question: it is answered late or not at all, and leaves nothing."""
+
+    def body(once: Once) -> None:
+        pay = once.provider("pay", contract=replace(CLIENT_KEY, name="listing", lookup="list_only"))
+        once.process(python(STALE), env={"PAY": pay.url})
+
+    recorded = replay(body, ".", keep=tmp_path)
+    assert recorded.passed, told(recorded)
+    assert "order_1" in (tmp_path / "asked").read_text()
+    question = recorded.boundaries[3]
+    assert (question.target, set(question.faults)) == (
+        "pay GET /refunds",
+        {"reset-response", "error-before", "stale-read"},
+    )
+    report = replay(body, f"sr@{mark_of(question)}", keep=tmp_path)
+    assert report.passed, told(report)
+    assert "order_1" not in (tmp_path / "asked").read_text()
+
+
+# Programs that misbehave
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("sys.exit('no such order')", r"exit status 1; it wrote to its standard error: no such order"),
+        ("os.kill(os.getpid(), 11)", "ended with signal 11"),
+        ("time.sleep(60)", r"neither ended nor asked for anything for 0\.3 s \(timeout_s\) and was killed"),
+        ("while True: print('y' * 4096)", "neither ended nor asked for anything"),
+        (
+            "pid = os.fork()\nif not pid:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(60)",
+            r"ended, but left something running .*: \d+ \(",
+        ),
+        ("os.write(1, bytes(range(256))); os.write(2, b'\\xff\\xfe'); sys.exit(1)", "exit status 1"),
+        (
+            "host, port = PAY.split('/')[2].split(':')\n"
+            "one = socket.create_connection((host, int(port)))\n"
+            "one.sendall(b'\\x00garbage\\r\\n\\r\\n')\n"
+            "sys.exit(one.recv(100)[:12].decode())",
+            r"standard error: HTTP/1\.1 400",
+        ),
+    ],
+    ids=["fails", "crashes", "hangs", "talks", "leaves a daemon", "writes bytes", "speaks no HTTP"],
+)
+def test_a_program_that_does_not_end_well_is_told_as_it_ended(program: str, why: str) -> None:
+    """What a person needs to know to mend it, and where: the line of once.process."""
+    report = explore(running(program, timeout_s=0.3))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert re.search(rf"the fault-free run raised ProcessFailed: .*{why}", report.problem, re.DOTALL), report.problem
+    assert "foreign.py:" in report.problem
+
+
+def test_what_it_prints_is_in_the_report() -> None:
+    """Both outputs, as those of a body."""
+    report = explore(running("print('to out'); sys.stdout.flush(); os.write(2, b'to err'); sys.exit(1)"))
+    assert "to out" in report.output
+    assert "to err" in report.output
+
+
+def test_a_program_that_is_not_there_is_told() -> None:
+    """Before anything else can be said."""
+
+    def body(once: Once) -> None:
+        once.process(["no-such-program-anywhere"])
+
+    report = explore(body)
+    assert "the program 'no-such-program-anywhere' cannot be started" in report.problem
+    assert "Install it" in report.problem
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"command": []}, {"command": "true"}, {"command": [1]}, {"timeout_s": 0}, {"client_timeout_s": 4.5}],
+    ids=str,
+)
+def test_a_call_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    """With the argument's name."""
+
+    def body(once: Once) -> None:
+        once.process(**{"command": ["true"], **options})
+
+    assert "once.process(" in explore(body).problem
+
+
+def test_a_request_past_the_relay_is_found() -> None:
+    """An address that it has from elsewhere than from the test: the ledger tells."""
+
+    def body(once: Once) -> None:
+        url = once.provider("pay", contract="client_key").url
+        once.process(
+            python("ask(bytes.fromhex(os.environ['HIDDEN']).decode(), key='k')"), env={"HIDDEN": url.encode().hex()}
+        )
+
+    report = explore(body)
+    assert report.verdict is Verdict.ESCAPED_EFFECT
+    assert "'pay' received a request that passed no boundary" in told(report)
+
+
+# Several processes, and several requests
+
+HELPERS = """
+if not os.path.exists("done"):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            ask(PAY, key="k")
+            store("done", "yes")
+"""
+
+
+def test_what_a_program_leaves_running_still_belongs_to_it() -> None:
+    """The run is over when the last process has ended: a request that a daemon makes is one of the program's."""
+    report = explore(running(HELPERS), profile="crash")
+    assert proven(report), told(report)
+    assert [boundary.target for boundary in report.boundaries][1:] == [
+        "pay POST /refunds",
+        "pay POST /refunds: answered",
+    ]
+
+
+LINGERING = """
+beats, hears = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open(PIDS, "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        while not os.path.exists("done"):
+            beat = os.open("beat", os.O_CREAT | os.O_WRONLY)
+            os.pwrite(beat, b"x", 0)
+            os.close(beat)
+            if hears is not None:
+                os.write(hears, b"x")
+                hears = None
+            time.sleep(0.001)
+    os._exit(0)
+if not os.path.exists("done"):
+    os.read(beats, 1)
+    ask(PAY, key="k")
+    store("done", "yes")
+"""
+
+
+def test_nothing_of_a_killed_program_lives_on(tmp_path: Path) -> None:
+    """A daemon that writes a file again and again is gone before its world is put back, or it would write there too."""
+    pids = tmp_path / "pids"
+    report = explore(running(f"PIDS = {str(pids)!r}\n{LINGERING}"), profile="crash")
+    written = [int(pid) for pid in pids.read_text().split()]
+    assert len(written) == report.runs
+    assert [pid for pid in written if descent.lives(pid)] == []
+    assert proven(report), told(report)
+
+
+def test_a_daemon_that_stays_is_ended_too(tmp_path: Path) -> None:
+    """The run has failed, and leaves nothing."""
+    pids = tmp_path / "pids"
+    stays = LINGERING.replace('os.path.exists("done")', "False")
+    report = explore(running(f"PIDS = {str(pids)!r}\n{stays}", timeout_s=0.3), profile="crash")
+    assert "left something running" in report.problem
+    assert [pid for pid in map(int, pids.read_text().split()) if descent.lives(pid)] == []
+
+
+AT_ONCE = """
+import threading
+if not os.path.exists("done"):
+    threads = [threading.Thread(target=ask, args=(PAY,), kwargs={"key": n, "path": f"/{n}"}) for n in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store("done", "yes")
+"""
+
+
+@pytest.mark.slow
+def test_requests_at_the_same_time_are_cut_one_after_the_other() -> None:
+    """Each may be the last before the crash, in the same order in each run."""
+    report = explore(running(AT_ONCE), profile="crash")
+    assert proven(report), told(report)
+    requests = [boundary.target for boundary in report.boundaries if boundary.kind == "http"]
+    assert requests == ["pay POST /refunds/a", "pay POST /refunds/b", "pay POST /refunds/c"]
+
+
+# A plain run
+
+
+def test_it_runs_plainly_where_nobody_explores(tmp_path: Path) -> None:
+    """Without --once-chaos the program talks to the fake itself, and its effects are in the ledger."""
+    with ProviderServer() as server, Premises(server) as premises:
+        once = premises.once
+        running(CAREFUL)(once)
+        assert len(once.ledger.effects()) == 1
+        assert (once.path / "done").exists()
+        ended = once.process(python("print('out'); os.write(2, b'err'); sys.exit(4)"), done=(4,))
+        assert (ended.returncode, ended.stdout, ended.stderr) == (4, "out\n", "err")
+        with pytest.raises(ProcessFailed, match="exit status 4") as failed:
+            once.process(python("sys.exit(4)"))
+        assert failed.value.status == 4
+        with pytest.raises(ScenarioError, match="cannot be started"):
+            once.process(["no-such-program-anywhere"])
+        with pytest.raises(ProcessFailed, match="and was killed"):
+            once.process(python("store('pid', str(os.getpid()))\ntime.sleep(60)"), timeout_s=0.3)
+        assert not descent.lives(int((once.path / "pid").read_text()))
