@@ -45,6 +45,11 @@ def random_looking(content: bytes, now_s: float) -> set[str]:
     return found
 
 
+def without_random(content: bytes) -> bytes:
+    """The same with one sign in the place of every random text, long number and time."""
+    return _RANDOM.sub(b"~", content)
+
+
 class ChangedFiles:
     """The contents of files below some directories that are new or have changed since the last look."""
 

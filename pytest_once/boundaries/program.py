@@ -3,7 +3,7 @@
 The program is given the address of a relay in this process, instead of a provider's. The relay reads a whole request,
 announces it as the HTTP seams do, lets it arrive as ordered, announces that it is answered, and only then answers:
 so the program can be killed before its request has an effect, and after that but before it hears so. Meanwhile it is
-held still. Several requests at a time are performed one after the other.
+held still. Of several requests at a time one is performed after the other, in an order that does not depend on chance.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pytest_once.boundaries import ARRIVAL_HEADER, STALE_HEADER, announce, endpo
 from pytest_once.boundaries.http import READ_FAULTS, WRITE_FAULTS, Answer, Attempt, Failure
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import LATE, LATE_TWICE, LOST_REQUEST, LOST_RESPONSE, REFUSED
+from pytest_once.unseeded import without_random
 
 if TYPE_CHECKING:
     import h11
@@ -50,6 +51,10 @@ class _Request:
     target: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+
+    def order(self) -> tuple[bytes, str, bytes]:
+        """Where it comes among others: the same in each run."""
+        return without_random(self.target.encode("ascii")), self.method, without_random(self.body)
 
     def raw(self) -> bytes:
         """All that it says, for searching."""
@@ -121,8 +126,8 @@ class Relay:
         return bool(self._waiting)
 
     def perform(self) -> None:
-        """Perform one request: of those that wait that of the oldest connection, so that it is the same in each run."""
-        connection, request = min(self._waiting, key=lambda one: one[0].number)
+        """Perform one of the requests that wait. Which came first is chance; so what they ask decides."""
+        connection, request = min(self._waiting, key=lambda one: (one[1].order(), one[0].number))
         self._waiting.remove((connection, request))
         self.requests += 1
         connection.waits = False

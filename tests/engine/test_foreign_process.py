@@ -88,7 +88,7 @@ def test_a_node_program_is_judged_like_any_other(program: str, verdict: Verdict)
 def test_a_status_says_what_the_end_means() -> None:
     """DESIGN 5: an answer instead of an exception. "Certainly not", after an effect, is false."""
     gives_up = "try:\n    ask(PAY, key='k')\nexcept OSError:\n    sys.exit(3)\n"
-    one = {"profile": "standard", "faults": ("reset-response",)}
+    one: dict[str, Any] = {"profile": "standard", "faults": ("reset-response",)}
 
     report = explore(running(gives_up, definite_failure=(3,)), **one)
     assert verdicts(report) == {"FALSE_FAILURE"}
@@ -316,13 +316,21 @@ if not os.path.exists("done"):
 
 
 def test_nothing_of_a_killed_program_lives_on(tmp_path: Path) -> None:
-    """A daemon that writes a file again and again is gone before its world is put back, or it would write there too."""
+    """A daemon in a session of its own is gone before the next life begins, or it would write into that one's world."""
     pids = tmp_path / "pids"
-    report = explore(running(f"PIDS = {str(pids)!r}\n{LINGERING}"), profile="crash")
-    written = [int(pid) for pid in pids.read_text().split()]
-    assert len(written) == report.runs
-    assert [pid for pid in written if descent.lives(pid)] == []
-    assert proven(report), told(report)
+
+    def body(once: Once) -> None:
+        daemons = map(int, pids.read_text().split() if pids.exists() else ())
+        assert [pid for pid in daemons if descent.lives(pid)] == []
+        running(f"PIDS = {str(pids)!r}\n{LINGERING}")(once)
+
+    start, request, answered = replay(body, ".").boundaries
+    pids.unlink()
+    report = replay(body, f"x@{mark_of(request)}/x@{mark_of(answered)}/.")
+    assert [life.ending for life in report.replayed][2:] == ["returned: done"]
+    assert [life.killed for life in report.replayed] == [True, True, False]
+    assert len(pids.read_text().split()) == 3 + 3  # the recording's lives, and these
+    assert start.target == "subprocess:python"
 
 
 def test_a_daemon_that_stays_is_ended_too(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ CONVICTED = {
     "test_a_node_program_that_makes_its_key_when_it_sends": "DUPLICATE",
     "test_a_shell_script_without_a_key": "DUPLICATE",
 }
-ACQUITTED = (
+ACQUITTED: tuple[str, ...] = (
     "test_an_outbox_with_receipts_reserves_once",
     "test_a_receipt_that_is_kept_answers_an_old_attempt",
     "test_tenants_are_apart_and_a_key_cannot_change_its_arguments",
@@ -35,15 +35,16 @@ ACQUITTED = (
     "test_a_node_program_that_writes_its_key_down_first",
     "test_a_shell_script_whose_key_names_the_intent",
 )
-SKIPPED = tuple(
-    name
-    for name in (*CONVICTED, *ACQUITTED)
-    for program, kind in (("node", "node_program"), ("curl", "shell_script"))
-    if kind in name and shutil.which(program) is None
-)
-for name in SKIPPED:
-    CONVICTED.pop(name, None)
-ACQUITTED = tuple(name for name in ACQUITTED if name not in SKIPPED)
+NEEDED = {"node_program": "node", "shell_script": "curl"}
+
+
+def runs(test: str) -> bool:
+    """Whether an example has the program that it needs."""
+    return all(shutil.which(program) for kind, program in NEEDED.items() if kind in test)
+
+
+CONVICTED = {test: verdict for test, verdict in CONVICTED.items() if runs(test)}
+ACQUITTED = tuple(filter(runs, ACQUITTED))
 
 
 def pytest_run(*arguments: str) -> subprocess.CompletedProcess[str]:
