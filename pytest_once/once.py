@@ -177,7 +177,7 @@ class Once:
         gives up waiting for an answer (at least 2 s less); only then are answers lost without a broken connection.
         done, blocked, definite_failure: exit statuses that mean "it happened", "I do not know", "certainly not".
 
-        Raises `pytest_once.process.ProcessFailed` for every status but those of done, and for one that hangs;
+        Raises `pytest_once.ProcessFailed` for every status but those of done, and for one that hangs;
         ScenarioError if it cannot be started.
         """
         from pytest_once.process import ProcessFailed, Program, run

@@ -38,6 +38,9 @@ KEPT_OUTPUT_BYTES = 1024 * 1024
 SHOWN_OUTPUT_CHARS = 2000
 """Of what it wrote to standard error, so much is told with its failure."""
 
+SHOWN_COMMAND_CHARS = 100
+"""Of its command, so much is told."""
+
 _REST_S = 0.2
 """How long a program that waits for an answer may go on with something else before it is held still anyway."""
 _GONE_S = 5.0
@@ -103,7 +106,8 @@ class Program:
             )
 
     def __str__(self) -> str:
-        return shlex.join(os.fspath(word) for word in self.command)
+        line = " ".join(shlex.join(os.fspath(word) for word in self.command).split())
+        return line if len(line) <= SHOWN_COMMAND_CHARS else line[: SHOWN_COMMAND_CHARS - 1] + "…"
 
 
 def run(program: Program, misuse: Callable[[str, str], None]) -> subprocess.CompletedProcess[str]:
@@ -304,7 +308,10 @@ class _Run:
         return [pid for pid in self._all() if descent.lives(pid)]
 
     def _all(self) -> list[int]:
-        mine = [pid for pid in descent.children(os.getpid()) if pid not in self._before]
+        """The program, as long as nobody has waited for it, and all that it has started."""
+        mine = {pid for pid in descent.children(os.getpid()) if pid not in self._before}
+        if self._process.returncode is None:
+            mine.add(self._process.pid)
         return sorted({*mine, *(one for pid in mine for one in descent.descendants(pid))})
 
     def _end(self) -> None:
@@ -314,6 +321,7 @@ class _Run:
                 os.killpg(self._process.pid, signal.SIGKILL)
         else:
             descent.end(self._left, _GONE_S)
+        self._process.kill()
         self._process.wait()
 
     # -- what it does --------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from once_fakes import CLIENT_KEY
-from pytest_once import Once, Report, Verdict, descent, explore, replay
+from pytest_once import Once, ProcessFailed, Report, Verdict, descent, explore, replay
 from pytest_once.boundaries import Boundary
 from pytest_once.faults import KINDS, mark_of
 from pytest_once.premises import Premises, ProviderServer
-from pytest_once.process import ProcessFailed
 from pytest_once.scenario import ScenarioError
 from tests.engine.bodies import proven, told, verdicts
 from tests.engine.foreign import CAREFUL, FORGETFUL, python, running
@@ -83,6 +82,7 @@ def test_a_node_program_is_judged_like_any_other(program: str, verdict: Verdict)
     report = explore(body, profile="crash")
     assert (report.verdict, report.coverage) == (verdict, "exhausted")
     assert all(violation.confirmed for violation in report.violations)
+    assert "another program is cut where it starts, asks a provider and ends" in told(report)
 
 
 def test_a_status_says_what_the_end_means() -> None:
@@ -189,6 +189,51 @@ def test_a_question_can_be_answered_from_before(tmp_path: Path) -> None:
     report = replay(body, f"sr@{mark_of(question)}", keep=tmp_path)
     assert report.passed, told(report)
     assert "order_1" not in (tmp_path / "asked").read_text()
+
+
+SENDING = """
+host, _, path = PAY.removeprefix("http://").partition("/")
+connection = HTTPConnection(host)
+kinds = {"content-type": "text/plain"}
+connection.request("PUT", f"/{path}/chunks?way=1", iter([b"one, ", b"two"]), kinds, encode_chunked=True)
+assert connection.getresponse().read()
+for method, name, status in (("HEAD", "head", 405), ("DELETE", "nothing", 200)):
+    connection.request(method, f"/{path}/{name}")
+    response = connection.getresponse()
+    assert response.status == status
+    response.read()
+raw = connection.sock  # still the same one
+raw.sendall(f"POST /{path}/continued HTTP/1.1\\r\\nhost: x\\r\\nexpect: 100-continue\\r\\n"
+            "content-type: text/plain\\r\\ncontent-length: 4\\r\\n\\r\\n".encode())
+assert raw.recv(1000).startswith(b"HTTP/1.1 100")
+raw.sendall(b"bodyPOST /%s/pipelined HTTP/1.1\\r\\nhost: x\\r\\ncontent-length: 0\\r\\n\\r\\n" % path.encode())
+got = b""
+while got.count(b"HTTP/1.1 200") < 2:
+    got += raw.recv(10000)
+raw.close()
+old = socket.create_connection(raw_address)
+old.sendall(f"POST /{path}/old HTTP/1.0\\r\\ncontent-length: 0\\r\\n\\r\\n".encode())
+old.shutdown(socket.SHUT_WR)
+while piece := old.recv(10000):
+    got += piece
+assert got.count(b"HTTP/1.1 200") == 3, got
+ask(PAY.replace("/pay", "/nobody"))
+"""
+
+
+def test_a_request_arrives_as_it_was_sent(tmp_path: Path) -> None:
+    """Whatever a client makes of HTTP: pieces, questions before a body, one connection for several, or none to keep."""
+    program = SENDING.replace("raw_address", "(host.split(':')[0], int(host.split(':')[1]))")
+    report = replay(running(program, contract="none"), ".", keep=tmp_path)
+    assert report.passed, (told(report), report.output)
+    assert ledger_rows(tmp_path, "SELECT operation, payload FROM arrivals ORDER BY id") == [
+        ("PUT /chunks", '{"?":{"way":"1"},"text":"one, two"}'),
+        ("DELETE /nothing", "null"),
+        ("POST /continued", '{"text":"body"}'),
+        ("POST /pipelined", "null"),
+        ("POST /old", "null"),
+    ]
+    assert [told for (told,) in ledger_rows(tmp_path, "SELECT what FROM told")][1] == "status 405"
 
 
 # Programs that misbehave
