@@ -85,6 +85,7 @@ def test_a_node_program_is_judged_like_any_other(program: str, verdict: Verdict)
     assert "another program is cut where it starts, asks a provider and ends" in told(report)
 
 
+@pytest.mark.slow
 def test_a_status_says_what_the_end_means() -> None:
     """DESIGN 5: an answer instead of an exception. "Certainly not", after an effect, is false."""
     gives_up = "try:\n    ask(PAY, key='k')\nexcept OSError:\n    sys.exit(3)\n"
@@ -120,21 +121,24 @@ WHAT_IS_SEEN = {
 }
 
 
-def test_answers_are_lost_without_a_word_only_where_the_program_gives_up() -> None:
+@pytest.fixture(scope="module")
+def reporting() -> Report:
+    return replay(running(REPORTING, client_timeout_s=0.3), ".")
+
+
+def test_answers_are_lost_without_a_word_only_where_the_program_gives_up(reporting: Report) -> None:
     """A fault that the program could never notice would hang it, and prove nothing."""
     known = set(request_of(replay(running(REPORTING), ".")).faults)
     assert known == {fault for fault, seen in WHAT_IS_SEEN.items() if seen != "TimeoutError"}
-    known = set(request_of(replay(running(REPORTING, client_timeout_s=0.3), ".")).faults)
-    assert known == set(WHAT_IS_SEEN)
+    assert set(request_of(reporting).faults) == set(WHAT_IS_SEEN)
 
 
 @pytest.mark.parametrize("fault", WHAT_IS_SEEN)
-def test_each_fault_of_a_request_happens(fault: str, tmp_path: Path) -> None:
+def test_each_fault_of_a_request_happens(fault: str, reporting: Report, tmp_path: Path) -> None:
     """Honesty: as many arrive, as many stay on their way, and the program sees what the report says."""
     kind = KINDS[fault]
-    body = running(REPORTING, client_timeout_s=0.3)
-    mark = mark_of(request_of(replay(body, ".")))
-    report = replay(body, f"{kind.code}@{mark}", keep=tmp_path)
+    schedule = f"{kind.code}@{mark_of(request_of(reporting))}"
+    report = replay(running(REPORTING, client_timeout_s=0.3), schedule, keep=tmp_path)
 
     assert (tmp_path / "said").read_text() == WHAT_IS_SEEN[fault], report.problem
     assert len(ledger_rows(tmp_path, "SELECT 1 FROM arrivals")) == kind.arrivals
@@ -156,6 +160,7 @@ def test_a_lost_answer_convicts_what_takes_silence_for_refusal() -> None:
     assert report.matrix[1].outcomes["lost-response"] == "2x"
 
 
+@pytest.mark.slow
 def test_a_program_that_never_gives_up_is_told_so() -> None:
     """A promise of the test that is not kept must not pass for a fault that happened."""
     waits = "ask(PAY, key='k', timeout=30)"
@@ -360,6 +365,7 @@ if not os.path.exists("done"):
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_a_killed_program_lives_on(tmp_path: Path) -> None:
     """A daemon in a session of its own is gone before the next life begins, or it would write into that one's world."""
     pids = tmp_path / "pids"
