@@ -18,6 +18,7 @@ ADAPTERS = {
     "pytest": {"pytest_once.plugin"},
     "_pytest": set[str](),
     "pluggy": {"pytest_once.hookspecs"},
+    "h11": {"pytest_once.boundaries.program"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
     "aiohttp": {"pytest_once.boundaries.aiohttp"},
     "respx": {"once_fakes.provider"},
