@@ -19,6 +19,7 @@ ADAPTERS = {
     "_pytest": set[str](),
     "pluggy": {"pytest_once.hookspecs"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
+    "aiosmtpd": {"once_fakes.mail_serving"},
     "aiohttp": {"pytest_once.boundaries.aiohttp"},
     "respx": {"once_fakes.provider"},
     "aiosqlite": {"pytest_once.boundaries.sqlite"},
