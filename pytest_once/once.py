@@ -36,17 +36,24 @@ class Once:
     """What outlives the process (path, ledger, clock) and what the test declares.
 
     path: a directory of the world, memory-backed where the machine allows. serve: address of the loopback
-    provider server, started when first asked for. open_address: opens the store that a URL names and gives the URL
+    provider server, started when first asked for. serve_mail: host and port of a mail server for the provider of that
+    name. open_address: opens the store that a URL names and gives the URL
     to use instead.
     """
 
     def __init__(
-        self, path: Path, ledger: Ledger, serve: Callable[[], str], open_address: Callable[[str], str]
+        self,
+        path: Path,
+        ledger: Ledger,
+        serve: Callable[[], str],
+        open_address: Callable[[str], str],
+        serve_mail: Callable[[str], tuple[str, int]] | None = None,
     ) -> None:
         self.path = path
         self.ledger = ledger
         self._serve = serve
         self._open_address = open_address
+        self._serve_mail = serve_mail
         self._channel: Channel | None = None
         self._clock: Clock | None = None
         self._number = 0
@@ -81,7 +88,7 @@ class Once:
         promised = contract_named(contract) if isinstance(contract, str) else contract
         known = self._providers.get(name)
         if known is None or known.contract != promised:
-            known = Provider(name, promised, self.ledger, self._serve, base_url=base_url, key_field=key_field)
+            known = Provider(name, promised, self.ledger, self._serve, base_url, key_field, self._serve_mail)
             self._providers[name] = known
         return known
 
@@ -327,6 +334,7 @@ class Once:
         self._number = number
         self._claim = None
         self._serve = lambda: str(channel.request("serve", None))
+        self._serve_mail = lambda provider: channel.request("serve_mail", provider)
 
     def keeps_time(self, provider: str) -> bool:
         """Whether a provider's contract depends on the time."""

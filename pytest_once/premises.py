@@ -17,14 +17,16 @@ from pytest_once.stores.opening import OpenStore, open_builtin
 from pytest_once.world import scratch, sweep_stale
 
 if TYPE_CHECKING:
+    from once_fakes.mail_server import MailServer
     from once_fakes.server import LoopbackServer
 
 
 class ProviderServer:
-    """The loopback server of a session, started when a test first asks for an address. Close it at the end."""
+    """The loopback and mail servers of a session, started when a test first asks for one. Close it at the end."""
 
     def __init__(self) -> None:
         self._server: LoopbackServer | None = None
+        self._mail: MailServer | None = None
 
     def address(self, token: str, ledger: Path) -> str:
         """Base address below which the providers of this ledger answer."""
@@ -40,10 +42,27 @@ class ProviderServer:
         if self._server is not None:
             self._server.forget(token)
 
+    def mail_address(self, ledger: Path, provider: str) -> tuple[str, int]:
+        """Host and port where mail is accepted for a provider of this ledger."""
+        if self._mail is None:
+            from once_fakes.mail_server import MailServer
+
+            server = MailServer()
+            server.start()
+            self._mail = server
+        return self._mail.address(ledger, provider)
+
+    def forget_mail(self, port: int) -> None:
+        if self._mail is not None:
+            self._mail.forget(port)
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._mail is not None:
+            self._mail.close()
+            self._mail = None
 
     def __enter__(self) -> ProviderServer:
         return self
@@ -74,13 +93,21 @@ class Premises:
         self._opened: dict[str, Store] = {}
         self._token = f"t{next(_numbers)}"
         self._address: str | None = None
-        self.once = Once(self.world, Ledger.create(self.ledger_path), self.serve, self.open_address)
+        self._mail: dict[str, tuple[str, int]] = {}
+        ledger = Ledger.create(self.ledger_path)
+        self.once = Once(self.world, ledger, self.serve, self.open_address, self.serve_mail)
 
     def serve(self) -> str:
         """The address of this test's providers; starts the server when needed."""
         if self._address is None:
             self._address = self._server.address(self._token, self.ledger_path)
         return self._address
+
+    def serve_mail(self, provider: str) -> tuple[str, int]:
+        """Host and port where this test's provider of that name accepts mail; starts the server when needed."""
+        if provider not in self._mail:
+            self._mail[provider] = self._server.mail_address(self.ledger_path, provider)
+        return self._mail[provider]
 
     def deliver(self, delivery: Delivery, now_s: float) -> None:
         """Let a request on its way arrive at a virtual instant; nobody hears the answer."""
@@ -123,6 +150,8 @@ class Premises:
         if self._address is not None:
             self._server.forget(self._token)
             self._address = None
+        while self._mail:
+            self._server.forget_mail(self._mail.popitem()[1][1])
         try:
             while self._opened:
                 getattr(self._opened.popitem()[1], "close", _nothing_to_close)()

@@ -104,6 +104,7 @@ class Recorder:
             deliver=premises.deliver,
             services={
                 "serve": lambda _: premises.serve(),
+                "serve_mail": premises.serve_mail,
                 "track": self._track,
                 "allowed": self.allowed.add,
                 "reads_times": self._reads_times,

@@ -14,6 +14,7 @@ from once_fakes.contract import Contract
 from once_fakes.dialect import Act, dialect_of
 from once_fakes.instructions import NOTHING, Instructions, Undecided
 from once_fakes.looking import find_effect, list_effects
+from once_fakes.mail_server import require_aiosmtpd
 from once_fakes.reply import Refusal, Reply
 from once_fakes.wire import handle_http
 from pytest_once.boundaries import GO, announce, connected, register_endpoint
@@ -63,10 +64,12 @@ class _Died(Exception):
 
 
 class Provider:
-    """A fake provider under its contract: over HTTP (`url`), for httpx in process (`router`), or by `call`.
+    """A fake provider under its contract: over HTTP (`url`), for httpx in process (`router`), over SMTP (`smtp`), or by
+    `call`.
 
     serve: starts the loopback server if need be and returns its base address. base_url: what `router` answers
-    for. key_field: the payload's field (or dotted path) that is the logical key.
+    for. key_field: the payload's field (or dotted path) that is the logical key. serve_mail: starts the mail server if
+    need be and returns host and port where it accepts mail for the provider of that name.
 
     Raises ValueError for a name that cannot be part of an address, or one declared with another contract.
     """
@@ -79,6 +82,7 @@ class Provider:
         serve: Callable[[], str],
         base_url: str | None = None,
         key_field: str | None = None,
+        serve_mail: Callable[[str], tuple[str, int]] | None = None,
     ) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
             raise ValueError(
@@ -90,6 +94,7 @@ class Provider:
         self.base_url = (base_url or f"https://{name.replace('_', '-')}.once.invalid").rstrip("/")
         self._ledger = ledger
         self._serve = serve
+        self._serve_mail = serve_mail
         ledger.record_provider(name, contract.to_json(), key_field, self.base_url)
 
     def __repr__(self) -> str:
@@ -245,6 +250,25 @@ class Provider:
         address = f"{self._serve().rstrip('/')}/{self.name}"
         self._register(address)
         return address
+
+    @cached_property
+    def smtp(self) -> tuple[str, int]:
+        """Host and port of a real mail server; each mail that it accepts is an effect, operation "SEND".
+
+        Raises ValueError if the contract claims that repeated mails are recognised, ImportError without aiosmtpd,
+        RuntimeError for a provider that `once.provider` has not made.
+        """
+        if self.contract.dedup != "none":
+            raise ValueError(
+                f"{self.name!r} has no smtp, because its contract says dedup={self.contract.dedup!r} and SMTP has"
+                ' nothing by which a server recognises a repeated mail (RFC 1047): use contract="smtp"'
+            )
+        require_aiosmtpd()
+        if self._serve_mail is None:
+            raise RuntimeError(f"nobody serves mail for {self.name!r}: make it by once.provider()")
+        host, port = self._serve_mail(self.name)
+        self._register(f"smtp://{host}:{port}")
+        return host, port
 
     @cached_property
     def router(self) -> respx.MockRouter:
