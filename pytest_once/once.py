@@ -18,10 +18,12 @@ from pytest_once.calls import MakeError, perform, perform_async
 from pytest_once.faults import CALL_FAULTS
 from pytest_once.ledger import Ledger, canonical_payload
 from pytest_once.scenario import ScenarioError
-from pytest_once.site import Site
+from pytest_once.site import Site, call_site
 from pytest_once.stores.opening import is_url
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from once_fakes import Contract, Provider
     from pytest_once.clock import Clock
     from pytest_once.incarnation import Channel
@@ -35,25 +37,18 @@ CLAIMS = ("done", "failed", "unknown", "in_progress")
 class Once:
     """What outlives the process (path, ledger, clock) and what the test declares.
 
-    path: a directory of the world, memory-backed where the machine allows. serve: address of the loopback
-    provider server, started when first asked for. serve_mail: host and port of a mail server for the provider of that
-    name. open_address: opens the store that a URL names and gives the URL
-    to use instead.
+    path: a directory of the world, memory-backed where the machine allows. ask_server: asks the loopback provider
+    server, started when it is first asked, for what `Premises.ask_server` names. open_address: opens the store that a
+    URL names and gives the URL to use instead.
     """
 
     def __init__(
-        self,
-        path: Path,
-        ledger: Ledger,
-        serve: Callable[[], str],
-        open_address: Callable[[str], str],
-        serve_mail: Callable[[str], tuple[str, int]] | None = None,
+        self, path: Path, ledger: Ledger, ask_server: Callable[..., Any], open_address: Callable[[str], str]
     ) -> None:
         self.path = path
         self.ledger = ledger
-        self._serve = serve
+        self._ask_server = ask_server
         self._open_address = open_address
-        self._serve_mail = serve_mail
         self._channel: Channel | None = None
         self._clock: Clock | None = None
         self._number = 0
@@ -88,7 +83,15 @@ class Once:
         promised = contract_named(contract) if isinstance(contract, str) else contract
         known = self._providers.get(name)
         if known is None or known.contract != promised:
-            known = Provider(name, promised, self.ledger, self._serve, base_url, key_field, self._serve_mail)
+            known = Provider(
+                name,
+                promised,
+                self.ledger,
+                lambda: str(self._ask_server("address")),
+                base_url=base_url,
+                key_field=key_field,
+                ask_server=lambda what, argument: self._ask_server(what, argument),
+            )
             self._providers[name] = known
         return known
 
@@ -161,6 +164,44 @@ class Once:
             return perform(begin(), act, **errors)
 
         return call
+
+    def process(
+        self,
+        command: Sequence[str | PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        timeout_s: float = 5.0,
+        client_timeout_s: float | None = None,
+        done: Sequence[int] = (0,),
+        blocked: Sequence[int] = (),
+        definite_failure: Sequence[int] = (),
+    ) -> CompletedProcess[str]:
+        """Run a program in any language to its end, as (a part of) what is explored; returns its status and outputs.
+
+        It reaches fake providers through their `url`, in a variable or an argument, and keeps its state in files below
+        tracked directories. env: variables besides those of this process. cwd: where it starts; `path` without it.
+        timeout_s: how long it may neither ask a provider anything nor end. client_timeout_s: after how long its client
+        gives up waiting for an answer (at least 2 s less); only then are answers lost without a broken connection.
+        done, blocked, definite_failure: exit statuses that mean "it happened", "I do not know", "certainly not".
+
+        Raises `pytest_once.ProcessFailed` for every status but those of done, and for one that hangs;
+        ScenarioError if it cannot be started.
+        """
+        from pytest_once.process import ProcessFailed, Program, run
+
+        place = self.path if cwd is None else Path(cwd).absolute()
+        if isinstance(command, str):
+            raise ScenarioError(f"once.process({command!r}): give the program and its arguments as a list")
+        program = Program(tuple(command), dict(env or {}), place, timeout_s, client_timeout_s)
+        ended = run(program, lambda code, message: self.misuse(code, message, call_site()))
+        if ended.returncode in done:
+            return ended
+        for claim, statuses in (("unknown", blocked), ("failed", definite_failure)):
+            if ended.returncode in statuses:
+                self.claim(claim)
+        how = f"exit status {ended.returncode}" if ended.returncode >= 0 else f"signal {-ended.returncode}"
+        raise ProcessFailed(f"{program} ended with {how}", ended.returncode, ended.stderr)
 
     def boundary(self, name: str) -> None:
         """A named crash point."""
@@ -333,8 +374,7 @@ class Once:
         self._clock = clock
         self._number = number
         self._claim = None
-        self._serve = lambda: str(channel.request("serve", None))
-        self._serve_mail = lambda provider: channel.request("serve_mail", provider)
+        self._ask_server = lambda *asked: channel.request("server", asked)
 
     def keeps_time(self, provider: str) -> bool:
         """Whether a provider's contract depends on the time."""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_once.faults import Delivery
 from pytest_once.ledger import Ledger
@@ -28,19 +28,19 @@ class ProviderServer:
         self._server: LoopbackServer | None = None
         self._mail: MailServer | None = None
 
-    def address(self, token: str, ledger: Path) -> str:
+    def address(self, token: str, ledger: Path, *, https: bool = False) -> str:
         """Base address below which the providers of this ledger answer."""
-        if self._server is None:
-            from once_fakes.server import LoopbackServer
+        return self._started().address(token, ledger, https=https)
 
-            server = LoopbackServer()
-            server.start()
-            self._server = server
-        return self._server.address(token, ledger)
+    def ca_file(self) -> str:
+        """The certificate that clients of an https address must trust."""
+        return self._started().ca_file()
 
-    def forget(self, token: str) -> None:
-        if self._server is not None:
-            self._server.forget(token)
+    def redirect(self, host: str, token: str, provider: str) -> dict[str, str]:
+        """Let a provider answer for a real host; returns the environment that leads clients there."""
+        server = self._started()
+        server.redirect(host, token, provider)
+        return server.environment()
 
     def mail_address(self, ledger: Path, provider: str) -> tuple[str, int]:
         """Host and port where mail is accepted for a provider of this ledger."""
@@ -53,8 +53,22 @@ class ProviderServer:
         return self._mail.address(ledger, provider)
 
     def forget_mail(self, port: int) -> None:
+        """Accept no mail on that port any more."""
         if self._mail is not None:
             self._mail.forget(port)
+
+    def _started(self) -> LoopbackServer:
+        if self._server is None:
+            from once_fakes.server import LoopbackServer
+
+            server = LoopbackServer()
+            server.start()
+            self._server = server
+        return self._server
+
+    def forget(self, token: str) -> None:
+        if self._server is not None:
+            self._server.forget(token)
 
     def close(self) -> None:
         if self._server is not None:
@@ -94,8 +108,7 @@ class Premises:
         self._token = f"t{next(_numbers)}"
         self._address: str | None = None
         self._mail: dict[str, tuple[str, int]] = {}
-        ledger = Ledger.create(self.ledger_path)
-        self.once = Once(self.world, ledger, self.serve, self.open_address, self.serve_mail)
+        self.once = Once(self.world, Ledger.create(self.ledger_path), self.ask_server, self.open_address)
 
     def serve(self) -> str:
         """The address of this test's providers; starts the server when needed."""
@@ -103,11 +116,22 @@ class Premises:
             self._address = self._server.address(self._token, self.ledger_path)
         return self._address
 
-    def serve_mail(self, provider: str) -> tuple[str, int]:
-        """Host and port where this test's provider of that name accepts mail; starts the server when needed."""
-        if provider not in self._mail:
-            self._mail[provider] = self._server.mail_address(self.ledger_path, provider)
-        return self._mail[provider]
+    def ask_server(self, what: str, argument: Any = None) -> Any:
+        """What a provider needs of the servers: "address", "https", "ca_file", "redirect" of (host, provider), or
+        "mail" of a provider: the host and port where it accepts mail."""
+        if what == "mail":
+            if argument not in self._mail:
+                self._mail[argument] = self._server.mail_address(self.ledger_path, argument)
+            return self._mail[argument]
+        address = self.serve()
+        if what == "https":
+            return self._server.address(self._token, self.ledger_path, https=True)
+        if what == "ca_file":
+            return self._server.ca_file()
+        if what == "redirect":
+            host, provider = argument
+            return self._server.redirect(host, self._token, provider)
+        return address
 
     def deliver(self, delivery: Delivery, now_s: float) -> None:
         """Let a request on its way arrive at a virtual instant; nobody hears the answer."""

@@ -103,8 +103,7 @@ class Recorder:
             max_boundaries=self.limits.max_boundaries,
             deliver=premises.deliver,
             services={
-                "serve": lambda _: premises.serve(),
-                "serve_mail": premises.serve_mail,
+                "server": lambda asked: premises.ask_server(*asked),
                 "track": self._track,
                 "allowed": self.allowed.add,
                 "reads_times": self._reads_times,
@@ -285,7 +284,7 @@ class Recorder:
             *self._stage.world.rows(first.last.picture),
             *(Row("the Idempotency-Key", ("header",), (key,)) for key in evidence.keys_sent(first.last)),
         ]
-        place = inherited.place_in(rows)
+        place = inherited.place_in(rows, times=all(boundary.kind != "process" for boundary in first.boundaries))
         if place is not None:
             raise Unexplorable(
                 Verdict.INCONCLUSIVE,

@@ -53,7 +53,7 @@ def test_what_is_written_is_read_back_as_rows(ledger: Ledger) -> None:
     assert ledger.intents() == [Intent("order_1", 2, "pay")]
     assert ledger.counters() == [Counter("mails", "agent.db", "SELECT count(*) FROM mails")]
     assert ledger.arrivals() == [Arrival(1, "pay", "refund", None, '{"amount":5}', 1, "executed", 200)]
-    assert ledger.effects() == [effect] == [Effect(1, "pay", "refund", "order_1", '{"amount":5}', 1)]
+    assert ledger.effects() == [effect] == [Effect(1, "pay", "refund", "order_1", '{"amount":5}', 1, number=1)]
     assert ledger.told() == [Told(1, 1, "pay", "refund", 1, "200")]
     assert ledger.receipts() == [Receipt("pay", "k", "f", 200, "{}", 1)]
 

@@ -142,7 +142,7 @@ class _Arriving:
         if receipt.effect is not None:
             current = self._case.value("replay_body") == "current_state"
             if current or status == IN_PROGRESS:
-                shown = shown_effect(self._connection, effect_by_id(self._connection, receipt.effect))
+                shown = shown_effect(effect_by_id(self._connection, receipt.effect))
                 status, body = (
                     self._dialect.status(self._contract, shown),
                     self._dialect.document(self._contract, shown),

@@ -192,7 +192,10 @@ class Dialect:
                     payload[str(contract.version_field)] = "0"
                 case _:
                     pass
-        return Request("POST", "/v1/refunds", "", headers, json.dumps(payload).encode("ascii"))
+        body = json.dumps(payload).encode("ascii")
+        if contract.dedup == "conditional" and key is not None:
+            return Request("PUT", f"/v1/refunds/{key}", "", headers, body)
+        return Request("POST", "/v1/refunds", "", headers, body)
 
     def example_lookup(self, contract: Contract, reference: str | None) -> Request:
         """A look-up of what `example` asked for: one by its id or reference, None for the list."""

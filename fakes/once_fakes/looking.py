@@ -37,7 +37,7 @@ class _Seen:
             # What is accepted can be polled; what was begun and answered to nobody is not there yet.
             known = effect.state == "done" or self.contract.acceptance == "async202"
             if known and (effect.visible_s is None or effect.visible_s <= now_s):
-                yield shown_effect(connection, effect)
+                yield shown_effect(effect)
 
     def all(self, ask: Ask) -> Reply:
         found = [

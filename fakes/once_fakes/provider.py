@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from once_fakes.arriving import arrive
 from once_fakes.contract import Contract
@@ -67,9 +67,8 @@ class Provider:
     """A fake provider under its contract: over HTTP (`url`), for httpx in process (`router`), over SMTP (`smtp`), or by
     `call`.
 
-    serve: starts the loopback server if need be and returns its base address. base_url: what `router` answers
-    for. key_field: the payload's field (or dotted path) that is the logical key. serve_mail: starts the mail server if
-    need be and returns host and port where it accepts mail for the provider of that name.
+    serve: starts the loopback server if need be and returns its base address; ask_server: asks it for more. base_url:
+    what `router` answers for. key_field: the payload's field (or dotted path) that is the logical key.
 
     Raises ValueError for a name that cannot be part of an address, or one declared with another contract.
     """
@@ -82,7 +81,7 @@ class Provider:
         serve: Callable[[], str],
         base_url: str | None = None,
         key_field: str | None = None,
-        serve_mail: Callable[[str], tuple[str, int]] | None = None,
+        ask_server: Callable[[str, Any], Any] | None = None,
     ) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
             raise ValueError(
@@ -94,7 +93,7 @@ class Provider:
         self.base_url = (base_url or f"https://{name.replace('_', '-')}.once.invalid").rstrip("/")
         self._ledger = ledger
         self._serve = serve
-        self._serve_mail = serve_mail
+        self._ask_server = ask_server
         ledger.record_provider(name, contract.to_json(), key_field, self.base_url)
 
     def __repr__(self) -> str:
@@ -170,16 +169,16 @@ class Provider:
 
         Raises LookupError if the contract has no such look-up, and what `call` raises where a fault is ordered.
         """
-        return self._ask("find", lambda stale: find_effect(self._ledger, self.name, reference, stale))
+        return self._look_up("find", lambda stale: find_effect(self._ledger, self.name, reference, stale))
 
     def list(self) -> Reply:
         """Ask for all effects, without HTTP: their documents are `body["data"]`, the oldest first.
 
         Raises LookupError if the contract has no look-up, and what `call` raises where a fault is ordered.
         """
-        return self._ask("list", lambda stale: list_effects(self._ledger, self.name, stale))
+        return self._look_up("list", lambda stale: list_effects(self._ledger, self.name, stale))
 
-    def _ask(self, what: str, look: Callable[[bool], Reply]) -> Reply:
+    def _look_up(self, what: str, look: Callable[[bool], Reply]) -> Reply:
         order = announce("lookup", f"{self.name} {what}", provider=self.name, faults=_ASK_FAULTS)
         self._tell_time()
         stale = order.fault == STALE_READ
@@ -241,22 +240,60 @@ class Provider:
 
         Raises ValueError if the contract is not atomic: the server's process cannot be stopped between two commits.
         """
+        self._must_be_atomic()
+        address = f"{self._serve().rstrip('/')}/{self.name}"
+        self._register(address)
+        return address
+
+    @cached_property
+    def https_url(self) -> str:
+        """Like `url`, over TLS, for clients that trust `ca_file`.
+
+        Raises ImportError without trustme (extra "https"), ValueError as `url` does.
+        """
+        self._must_be_atomic()
+        address = f"{str(self._ask('https')).rstrip('/')}/{self.name}"
+        self._register(address)
+        return address
+
+    @cached_property
+    def ca_file(self) -> str:
+        """The certificate (PEM file) of the authority that clients of `https_url` must trust."""
+        return str(self._ask("ca_file"))
+
+    def redirect(self, host: str) -> dict[str, str]:
+        """Answer for a real host ("api.example.com") to clients that take their proxy and authorities from these
+        environment variables, which are returned: for `monkeypatch.setenv`, or a program's environment.
+
+        For clients that cannot be given a base URL. Raises ImportError without trustme (extra "https"), ValueError if
+        another provider answers for the host, or as `url` does.
+        """
+        self._must_be_atomic()
+        environment: dict[str, str] = self._ask("redirect", (host, self.name))
+        # Its own address too: the server is the proxy to which clients connect.
+        for address in (f"https://{host}", f"http://{host}", self.url):
+            self._register(address)
+        return environment
+
+    def _must_be_atomic(self) -> None:
         if self.contract.atomicity != "atomic":
             raise ValueError(
                 f"{self.name!r} has no url, because its contract says atomicity={self.contract.atomicity!r} and the"
                 " loopback server could not be stopped between effect and receipt, so its promise would not be tested:"
                 " use call() or, with httpx, router"
             )
-        address = f"{self._serve().rstrip('/')}/{self.name}"
-        self._register(address)
-        return address
+
+    def _ask(self, what: str, argument: Any = None) -> Any:
+        if self._ask_server is None:
+            raise ValueError(f"{self.name!r} has no server that could be asked for {what!r}: get it from once.provider")
+        return self._ask_server(what, argument)
 
     @cached_property
     def smtp(self) -> tuple[str, int]:
         """Host and port of a real mail server; each mail that it accepts is an effect, operation "SEND".
 
-        Raises ValueError if the contract claims that repeated mails are recognised, ImportError without aiosmtpd,
-        RuntimeError for a provider that `once.provider` has not made.
+        key_field may name a header. Raises ValueError if the contract claims that repeated mails are recognised,
+        ImportError without aiosmtpd.
         """
         if self.contract.dedup != "none":
             raise ValueError(
@@ -264,9 +301,7 @@ class Provider:
                 ' nothing by which a server recognises a repeated mail (RFC 1047): use contract="smtp"'
             )
         require_aiosmtpd()
-        if self._serve_mail is None:
-            raise RuntimeError(f"nobody serves mail for {self.name!r}: make it by once.provider()")
-        host, port = self._serve_mail(self.name)
+        host, port = self._ask("mail", self.name)
         self._register(f"smtp://{host}:{port}")
         return host, port
 

@@ -1,8 +1,7 @@
-"""The loopback server: fake providers over real HTTP, for every client and language.
+"""The loopback server: fake providers over real HTTP and HTTPS, for every client and language.
 
 It is a process of its own, never a thread of the process that forks: such a thread would hang a child now and
-then. Its parent tells it, a JSON line at a time on its standard input, which ledger belongs to which token;
-when that input closes, because the parent closed it or was killed, the server ends.
+then. This is its parent's end; `once_fakes.serving` is the process.
 """
 
 from __future__ import annotations
@@ -12,31 +11,22 @@ import json
 import os
 import re
 import select
-import socket
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import threading
 import time
-import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
 from os import PathLike
 from typing import IO, Any
 
-from once_fakes.contract import Contract
-from once_fakes.reply import Reply, turn_away
-from once_fakes.wire import MAX_BODY_BYTES, body_too_large, handle_http
-from pytest_once.ledger import Ledger
+from once_fakes.certificates import require_trustme
+from once_fakes.redirect import variables
 
 _START_TIMEOUT_S = 20.0
 _ANSWER_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 3.0
-_PARENT_CHECK_S = 1.0
-# A client that comes back after a pause must not find its connection closed: nobody ordered that fault.
-_KEEP_ALIVE_S = 24 * 3600
-
-Message = MutableMapping[str, Any]
 
 
 class LoopbackServer:
@@ -47,6 +37,7 @@ class LoopbackServer:
         self._owner_pid = 0
         self._stderr: IO[bytes] | None = None
         self._port = 0
+        self._ca_file: str | None = None
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -65,7 +56,7 @@ class LoopbackServer:
         self._owner_pid = os.getpid()
         self._process = subprocess.Popen(
             # -P: a module in the current directory must not stand in for one of ours.
-            [sys.executable, "-P", "-m", "once_fakes.server"],
+            [sys.executable, "-P", "-m", "once_fakes.serving"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -80,19 +71,60 @@ class LoopbackServer:
             self.close()
             raise
 
-    def address(self, token: str, ledger: str | PathLike[str]) -> str:
+    def address(self, token: str, ledger: str | PathLike[str], *, https: bool = False) -> str:
         """Serve the ledger's providers under the token; returns their base, http://127.0.0.1:PORT/TOKEN.
 
-        Raises ValueError for a token that cannot be part of an address, RuntimeError if no server runs.
+        https: https:// instead, which a client accepts that trusts `ca_file`. Doing it again with the same ledger
+        is fine. Raises ValueError for a token that cannot be part of an address, RuntimeError if no server runs,
+        ImportError for HTTPS without trustme.
         """
         if not re.fullmatch(r"[A-Za-z0-9_-]+", token):
             raise ValueError(f"a token is made of letters, digits, '_' and '-'; {token!r} is not")
+        if https:
+            self.ca_file()
         self._tell({"serve": token, "ledger": os.path.abspath(ledger)})
-        return f"http://127.0.0.1:{self._port}/{token}"
+        return f"{'https' if https else 'http'}://127.0.0.1:{self._port}/{token}"
 
     def forget(self, token: str) -> None:
-        """Answer 404 under the token from now on."""
+        """Answer 404 under the token from now on, and for no host in its name."""
         self._tell({"forget": token})
+
+    def ca_file(self) -> str:
+        """The certificate (PEM) of the authority that HTTPS clients must trust; made when first asked for.
+
+        The file is gone when the server ends. Raises RuntimeError if no server runs, ImportError without trustme.
+        """
+        if self._ca_file is None:
+            require_trustme()
+            self._ca_file = str(self._tell({"secure": True})["ca_file"])
+        return self._ca_file
+
+    def redirect(self, host: str, token: str, provider: str) -> None:
+        """Let the provider answer for a real host ("api.example.com"), to clients with the variables of `environment`.
+
+        Raises ValueError if the host is redirected elsewhere already, or is no host's name.
+        """
+        self._tell({"redirect": host, "token": token, "provider": provider})
+
+    def environment(self) -> dict[str, str]:
+        """The variables that redirect a child process, or this one by monkeypatch.setenv; see `redirect`.
+
+        Raises RuntimeError if no server runs, ImportError without trustme.
+        """
+        return variables(self._port, self.ca_file())
+
+    def kill_caller(self, token: str, effects: int = 1) -> None:
+        """SIGKILL the process whose request causes the effects-th effect from now on, before it is answered. Once.
+
+        effects: 1 is the next. Where the caller cannot be found (Linux only), or is this process, its request is
+        answered with status 500 and `errors` says why. Raises ValueError for an unknown token or a count below 1.
+        """
+        self._tell({"kill_caller": token, "effects": effects})
+
+    def killed(self, token: str) -> list[int]:
+        """The ids of the processes that `kill_caller` has killed under the token."""
+        killed: list[int] = self._tell({"killed": token})["killed"]
+        return killed
 
     def errors(self) -> str:
         """What the server wrote to its standard error: internal errors, if there were any."""
@@ -123,8 +155,12 @@ class LoopbackServer:
         process.stdout.close()
         self._stderr.close()
         self._stderr = None
+        if self._ca_file is not None:
+            # The server has removed it, unless it was killed.
+            shutil.rmtree(os.path.dirname(self._ca_file), ignore_errors=True)
+            self._ca_file = None
 
-    def _tell(self, line: dict[str, str]) -> None:
+    def _tell(self, line: dict[str, Any]) -> dict[str, Any]:
         with self._one_at_a_time:
             if self._process is None or self._process.stdin is None:
                 raise RuntimeError("the loopback server does not run: call start() first")
@@ -133,8 +169,11 @@ class LoopbackServer:
             except BrokenPipeError:
                 raise RuntimeError(self._gone()) from None
             answer = self._read_answer(_ANSWER_TIMEOUT_S)
+        if answer.get("kind") == "ValueError":
+            raise ValueError(answer["error"])
         if "error" in answer:
             raise RuntimeError(f"the loopback server did not understand {line}: {answer['error']}")
+        return answer
 
     def _read_answer(self, timeout_s: float) -> dict[str, Any]:
         assert self._process is not None
@@ -155,7 +194,7 @@ class LoopbackServer:
         return answer
 
     def _gone(self) -> str:
-        return f"the loopback server ended (python -m once_fakes.server, on uvicorn); it wrote:\n{self.errors()}"
+        return f"the loopback server ended (python -m once_fakes.serving, on uvicorn); it wrote:\n{self.errors()}"
 
 
 def _environment() -> dict[str, str]:
@@ -164,7 +203,7 @@ def _environment() -> dict[str, str]:
     paths = sysconfig.get_paths()
     known = {os.path.realpath(paths[name]) for name in ("purelib", "platlib")}
     places: list[str] = []
-    for package in ("once_fakes", "pytest_once", "uvicorn"):
+    for package in ("once_fakes", "pytest_once", "uvicorn", "trustme"):
         spec = importlib.util.find_spec(package)
         for location in (spec.submodule_search_locations or ()) if spec is not None else ():
             place = os.path.dirname(os.path.abspath(location))
@@ -176,145 +215,3 @@ def _environment() -> dict[str, str]:
     # Warnings the tests turn into errors are not the server's.
     environment.pop("PYTHONWARNINGS", None)
     return environment
-
-
-class _Application:
-    """The ASGI application. It uses SQLite right in the event loop: one request after the other, in order."""
-
-    def __init__(self) -> None:
-        self.ledgers: dict[str, Ledger] = {}
-
-    async def __call__(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
-    ) -> None:
-        try:
-            body = await _read_body(receive)
-        except EOFError:
-            return
-        reply = body_too_large() if body is None else self._reply(scope, body)
-        content = reply.content
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
-        headers.append((b"content-length", str(len(content)).encode("ascii")))
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-    def _reply(self, scope: MutableMapping[str, Any], body: bytes) -> Reply:
-        try:
-            return self._answer(scope, body)
-        except Exception:
-            traceback.print_exc(file=sys.stderr)
-            sys.stderr.flush()
-            return turn_away(500, "internal_error", "the fake provider failed; its standard error says how")
-
-    def _answer(self, scope: MutableMapping[str, Any], body: bytes) -> Reply:
-        _, token, name, *rest = [*scope["raw_path"].decode("ascii").split("/", 3), "", ""][:4]
-        ledger = self.ledgers.get(token)
-        declared = ledger.provider(name) if ledger is not None else None
-        if ledger is None or declared is None:
-            return turn_away(404, "no_such_provider", "no fake provider answers at this address")
-        query = scope["query_string"].decode("ascii")
-        path = f"/{rest[0]}" + (f"?{query}" if query else "")
-        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        contract = Contract.from_json(declared.contract)
-        return handle_http(ledger, name, contract, scope["method"], path, headers, body)
-
-    def control(self, line: bytes) -> dict[str, Any]:
-        """Do what a control line says; returns the answer."""
-        try:
-            order = json.loads(line)
-            if "serve" in order:
-                self.ledgers[order["serve"]] = Ledger(order["ledger"])
-            else:
-                self.ledgers.pop(order["forget"], None)
-        except (ValueError, TypeError, KeyError) as error:
-            return {"error": repr(error)}
-        return {"ok": True}
-
-
-async def _read_body(receive: Callable[[], Awaitable[Message]]) -> bytes | None:
-    """The request's body, or None if it is too large: read to its end even so, or the client sees a reset.
-
-    Raises EOFError if the client left before its end: half a request never arrived.
-    """
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise EOFError
-        piece: bytes = message.get("body", b"")
-        size += len(piece)
-        if size <= MAX_BODY_BYTES:
-            pieces.append(piece)
-        if not message.get("more_body", False):
-            return b"".join(pieces) if size <= MAX_BODY_BYTES else None
-
-
-def main() -> None:
-    """Serve until standard input closes."""
-    import asyncio
-
-    import uvicorn
-
-    parent = os.getppid()
-    application = _Application()
-    # asyncio sets TCP_NODELAY only where the protocol is given; without it each answer takes 40 ms.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(2048)
-    out = sys.stdout.fileno()
-    unfinished = bytearray()
-
-    def say(answer: dict[str, Any]) -> None:
-        os.write(out, json.dumps(answer).encode("ascii") + b"\n")
-
-    def leave() -> None:
-        # Not through uvicorn, which would wait for its clients. Between two requests no transaction is open.
-        sys.stderr.flush()
-        os._exit(0)
-
-    def read_control() -> None:
-        piece = os.read(0, 65536)
-        if not piece:
-            leave()
-        unfinished.extend(piece)
-        *lines, rest = unfinished.split(b"\n")
-        unfinished[:] = rest
-        for line in lines:
-            say(application.control(bytes(line)))
-
-    async def watch_parent() -> None:
-        # A forked child of the parent may hold our input open after the parent was killed.
-        while os.getppid() == parent:
-            await asyncio.sleep(_PARENT_CHECK_S)
-        leave()
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            loop = asyncio.get_running_loop()
-            self.watching = loop.create_task(watch_parent())
-            say({"port": listening.getsockname()[1]})
-            loop.add_reader(0, read_control)
-
-    config = uvicorn.Config(
-        application,
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-    )
-    Server(config).run(sockets=[listening])
-
-
-if __name__ == "__main__":
-    main()

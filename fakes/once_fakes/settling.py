@@ -33,7 +33,7 @@ def complete(connection: sqlite3.Connection, contract: Contract, number: int, st
     """The effect of that id is "done" or "failed" now, inside a transaction; its receipt and webhook say so."""
     settle_effect(connection, number, state)
     effect = effect_by_id(connection, number)
-    shown = shown_effect(connection, effect)
+    shown = shown_effect(effect)
     dialect = dialect_of(contract)
     receipt = receipt_of(connection, number)
     if receipt is not None and receipt.status == IN_PROGRESS:
@@ -48,19 +48,11 @@ def complete(connection: sqlite3.Connection, contract: Contract, number: int, st
         emit_event(connection, effect.provider, kind, json.dumps(body_of_event, sort_keys=True), number)
 
 
-def effect_number(connection: sqlite3.Connection, effect: Effect) -> int:
-    """Which of its provider's effects it is, 1 for the first."""
-    row = connection.execute(
-        "SELECT count(*) FROM effects WHERE provider = ? AND id <= ?", (effect.provider, effect.id)
-    ).fetchone()
-    return int(row[0])
-
-
-def shown_effect(connection: sqlite3.Connection, effect: Effect) -> Shown:
+def shown_effect(effect: Effect) -> Shown:
     """An effect as its dialect shows it."""
     return Shown(
         effect.provider,
-        effect_number(connection, effect),
+        effect.number,
         effect.operation,
         json.loads(effect.payload),
         effect.state,

@@ -63,9 +63,7 @@ def understand(
     return dialect.refuse(contract, understood) if isinstance(understood, Refusal) else understood
 
 
-def body_too_large(contract: Contract | None = None) -> Reply:
+def body_too_large(contract: Contract) -> Reply:
     """The refusal of a body above MAX_BODY_BYTES, in the words of a contract's dialect."""
     refusal = Refusal("too_large", 413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-    if contract is None:
-        return turn_away(413, "request_too_large", refusal.message)
     return dialect_of(contract).refuse(contract, refusal)

@@ -1,7 +1,8 @@
 """The ledger's file.
 
 It is part of the world: the controller restores it between incarnations, while a forked child, a server process and
-the controller itself use it. So nobody keeps it open: every operation opens and closes it.
+the controller itself use it. So every operation opens and closes it; the
+loopback server keeps it open, and opens it anew when the file was replaced or rewritten.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class Ledger(LedgerReader):
         """
         with self.transaction() as connection:
             connection.execute(
-                "INSERT OR IGNORE INTO providers VALUES (?, ?, ?, ?)", (name, contract, key_field, endpoint)
+                "INSERT OR IGNORE INTO providers(name, contract, key_field, endpoint) VALUES (?, ?, ?, ?)",
+                (name, contract, key_field, endpoint),
             )
             known = find_provider(connection, name)
         assert known is not None

@@ -50,7 +50,8 @@ class Effect:
 
     reference: what a look-up finds it by besides its id, if anything. visible_s: the instant from which look-ups show
     it, in Unix seconds; None if they do at once. state: "done"; "pending" while the provider has accepted it and is at
-    work, until due_s (Unix seconds) at the latest; "failed" if nothing came of it. Only done ones count.
+    work, until due_s (Unix seconds) at the latest; "failed" if nothing came of it. Only done ones count. number: which
+    of its provider's effects it is, 1 for the first that was begun.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Effect:
     visible_s: float | None = None
     state: str = "done"
     due_s: float | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

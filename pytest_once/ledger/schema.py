@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SCHEMA = """
 CREATE TABLE providers(
-    name TEXT PRIMARY KEY, contract TEXT NOT NULL, key_field TEXT, endpoint TEXT
+    name TEXT PRIMARY KEY, contract TEXT NOT NULL, key_field TEXT, endpoint TEXT, effects INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE arrivals(
     id INTEGER PRIMARY KEY, provider TEXT NOT NULL, operation TEXT NOT NULL, key TEXT, payload TEXT NOT NULL,
@@ -14,7 +14,8 @@ CREATE TABLE arrivals(
 CREATE TABLE effects(
     id INTEGER PRIMARY KEY, provider TEXT NOT NULL, operation TEXT NOT NULL, logical_key TEXT,
     payload TEXT NOT NULL, arrival INTEGER NOT NULL, reference TEXT, visible_s REAL,
-    state TEXT NOT NULL DEFAULT 'done', due_s REAL
+    state TEXT NOT NULL DEFAULT 'done', due_s REAL,
+    number INTEGER NOT NULL
 );
 CREATE TABLE receipts(
     provider TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL, status INTEGER NOT NULL,
@@ -66,7 +67,7 @@ STATE = (
 """Table -> the query for what of it is state: what a contract or a look-up reads."""
 
 ARRIVAL = "id, provider, operation, key, payload, incarnation, outcome, status, scope, relied"
-EFFECT = "id, provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s"
+EFFECT = "id, provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s, number"
 RECEIPT = "provider, key, fingerprint, status, body, effect, expires_s, promised_s"
 HELD = "id, provider, operation, key, payload, request, incarnation, expires_s"
 EVENT = "id, provider, kind, body, effect, acknowledged"

@@ -57,19 +57,23 @@ def insert_effect(
     due_s: float | None = None,
 ) -> Effect:
     """Add an effect inside a transaction."""
-    row = (provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s)
+    counted = connection.execute(
+        "UPDATE providers SET effects = effects + 1 WHERE name = ? RETURNING effects", (provider,)
+    ).fetchall()
+    number = counted[0][0] if counted else 0  # a tool, which is no provider, numbers nothing
+    row = (provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s, number)
     cursor = connection.execute(
-        "INSERT INTO effects(provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO effects(provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s,"
+        " number) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         row,
     )
     return Effect(_new_id(cursor), *row)
 
 
 def effect_count(connection: sqlite3.Connection, provider: str) -> int:
-    """How many effects the provider has begun, whatever became of them: their numbers are given in this order."""
-    row = connection.execute("SELECT count(*) FROM effects WHERE provider = ?", (provider,)).fetchone()
-    return int(row[0])
+    """How many effects the provider has begun, whatever became of them."""
+    row = connection.execute("SELECT effects FROM providers WHERE name = ?", (provider,)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def effects_of(connection: sqlite3.Connection, provider: str) -> list[Effect]:

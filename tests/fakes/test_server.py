@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ import once_fakes.server as server_module
 from once_fakes import CLIENT_KEY, CLIENT_KEY_24H, NONE, Contract, Provider
 from once_fakes.server import LoopbackServer
 from pytest_once.boundaries import forget_endpoints
-from pytest_once.ledger import Ledger
+from pytest_once.ledger import Ledger, LedgerSnapshot
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,46 @@ def test_a_restored_ledger_is_seen_at_once(pay: Provider, ledger: Ledger) -> Non
     assert httpx.post(url, json=1).json()["id"] == "pay_1"
 
 
+def test_another_file_in_the_ledgers_place_is_seen_at_once(pay: Provider, ledger: Ledger) -> None:
+    """So the controller restores it, to pictures that may differ in nothing but their contents."""
+    url = pay.url
+    pictures = []
+    for amount in (1, 2):
+        httpx.post(url, json=amount, headers={"idempotency-key": f"k{amount}"})
+        pictures.append(ledger.path.read_bytes())
+        replace(ledger.path, pictures[0])
+    for at in (0, 1, 0):
+        replace(ledger.path, pictures[at])
+        outcomes = [
+            httpx.post(url, json=amount, headers={"idempotency-key": f"k{amount}"}).headers.get("idempotent-replayed")
+            for amount in (1, 2)
+        ]
+        assert outcomes == ["true", "true" if at else None]
+
+
+def test_the_ledger_is_whole_in_its_one_file_after_each_answer(pay: Provider, ledger: Ledger) -> None:
+    """It is copied as bytes while the process under test is stopped, so nothing may wait in a journal or in memory."""
+    url = pay.url
+    for count in (1, 2, 3):
+        httpx.post(url, json=1)
+        assert [path.name for path in ledger.path.parent.iterdir()] == ["ledger.db"]
+        assert len(LedgerSnapshot(ledger.path.read_bytes()).effects()) == count
+
+
+def test_a_ledger_that_others_write_meanwhile_is_read_anew(pay: Provider, ledger: Ledger) -> None:
+    """Plain calls of the process under test write the same file."""
+    url = pay.url
+    assert httpx.post(url, json=1).json()["id"] == "pay_1"
+    assert pay.call("r", 1).body["id"] == "pay_2"
+    assert httpx.post(url, json=1).json()["id"] == "pay_3"
+
+
+def replace(path: Path, data: bytes) -> None:
+    new = path.with_name("new")
+    new.write_bytes(data)
+    os.replace(new, path)
+
+
 def test_unknown_addresses_are_a_404(server: LoopbackServer, pay: Provider, ledger: Ledger) -> None:
     """A wrong address must not reach another test's provider, and forgetting one must hold."""
     base = pay.url.removesuffix("/pay")
@@ -152,6 +193,74 @@ def test_an_internal_error_is_a_500_and_goes_to_standard_error(tmp_path: Path) -
         assert "Traceback" not in response.text
     finally:
         server.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x16\x03\x01\x00\x00" + b"x" * 100,
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/9.9\r\nhost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\nhuge: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: \xff\xfe\r\ncontent-length: 0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_bad_input_is_refused_without_a_traceback(
+    server: LoopbackServer, pay: Provider, ledger: Ledger, sent: bytes
+) -> None:
+    """Whatever knocks: an error status or a closed connection, and the next client is served."""
+    url = httpx.URL(pay.url)
+    with socket.create_connection((url.host, url.port or 0), timeout=5) as client:
+        try:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: client.recv(65536), b""))
+        except OSError:  # it was closed on us while we still sent
+            answer = b""
+    assert re.match(rb"$|HTTP/1\.1 4\d\d ", answer), answer
+    assert b"Traceback" not in answer
+    assert "Traceback" not in server.errors()
+    assert ledger.arrivals() == []
+    assert httpx.post(f"{pay.url}/r", json=1).status_code == 200
+
+
+def test_a_slow_client_delays_nobody(pay: Provider, ledger: Ledger) -> None:
+    """A request that comes byte by byte is answered in the end, and others meanwhile."""
+    url = httpx.URL(pay.url)
+    request = f"POST {url.path}/slow HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nab".encode()
+    with (
+        socket.create_connection((url.host, url.port or 0), timeout=5) as silent,
+        socket.create_connection((url.host, url.port or 0), timeout=5) as slow,
+        socket.create_connection((url.host, url.port or 0), timeout=5) as tunnel,
+    ):
+        silent.setblocking(False)
+        tunnel.sendall(b"CONN")
+        for at in range(len(request)):
+            slow.sendall(request[at : at + 1])
+            if at % 20 == 0:
+                assert httpx.post(f"{pay.url}/quick", json=1).status_code == 200
+        assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
+        with pytest.raises(BlockingIOError):
+            silent.recv(1)
+    assert [arrival.operation for arrival in ledger.arrivals()][-1] == "POST /slow"
+
+
+def test_it_listens_on_loopback_only(server: LoopbackServer, pay: Provider) -> None:
+    """A fake that the network can reach is a hole in the machine."""
+    port = httpx.URL(pay.url).port
+    assert port is not None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it asks which address we would have
+        except OSError:
+            pytest.skip("this machine has no other address")
+        other = probe.getsockname()[0]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((other, port), timeout=5)
 
 
 def test_a_wrong_token_is_refused(server: LoopbackServer, ledger: Ledger) -> None:

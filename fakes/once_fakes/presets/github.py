@@ -61,7 +61,7 @@ class GitHub(Dialect):
     not_modelled = "comments, changes of an issue, rate limits, permissions"
 
     def understand(self, contract: Contract, request: Request) -> Act | Ask | Refusal:
-        if "authorization" not in request.headers:
+        if not request.account:
             return Refusal("unauthorized", 401, "")
         found = _ISSUES.fullmatch(request.path)
         if request.method == "POST" and found is not None and found[3] is None:

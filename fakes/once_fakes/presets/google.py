@@ -8,9 +8,9 @@ how long identifiers are honoured say "at least 60 minutes", such as
 https://cloud.google.com/python/docs/reference/batch/latest/google.cloud.batch_v1.types.DeleteJobRequest.
 
 POST /v1/<parent>/<collection>?<resource>Id=…&requestId=…, the identifier in the query or in the body, answers HTTP 200
-with an operation that is not done; GET /v1/operations/… says what became of it, GET /v1/<parent>/<collection> lists
-what exists. What happens to another request under a known identifier is not documented. Concurrent ones cannot race, by
-the guarantee; they are taken one after the other.
+with an operation that is not done; GET /v1/operations/… says what became of it, GET /v1/operations lists all, GET
+/v1/<parent>/<collection> lists what exists. What happens to another request under a known identifier is not
+documented. Concurrent ones cannot race, by the guarantee; they are taken one after the other.
 
 Not modelled: resource identifiers that exist already, authentication, cancelling, deleting, filters and pages.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import uuid
 from typing import Any
+from urllib.parse import quote
 
 from once_fakes.contract import Contract
 from once_fakes.dialect import Act, Ask, Dialect, Request, Shown
@@ -28,7 +29,7 @@ from once_fakes.reading import form_of
 from once_fakes.reply import Refusal
 
 _COLLECTION = re.compile(r"/v\d+\w*/((?:[^/]+/[^/]+/)*)([a-z][A-Za-z]*)")
-_OPERATION = re.compile(r"/v\d+\w*/operations/([^/]+)")
+_OPERATION = re.compile(r"/v\d+\w*/operations(?:/([^/]+))?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _REQUEST_IDS = ("requestId", "request_id")
 _STATES = {
@@ -103,7 +104,9 @@ class Google(Dialect):
         return 200
 
     def listing(self, contract: Contract, documents: list[dict[str, Any]], ask: Ask) -> dict[str, Any]:
-        collection = (ask.place or "/resources").rpartition("/")[2]
+        if ask.place is None:
+            return {"operations": documents}
+        collection = ask.place.rpartition("/")[2]
         made = [one["response"] for one in documents if "response" in one]
         return {
             collection: [{name: value for name, value in one.items() if name != "@type"} for one in made],
@@ -120,12 +123,16 @@ class Google(Dialect):
         return status, {"error": error}
 
     def example(self, contract: Contract, key: str | None, variant: int = 0) -> Request:
+        query = "pumpId=pump7"
+        if key is not None:
+            # A key that is too long stays as it is.
+            identifier = key if len(key) > contract.max_key_length else str(uuid.uuid5(uuid.NAMESPACE_URL, key))
+            query = f"pumpId={quote(key, safe='')}&requestId={quote(identifier, safe='')}"
         path = "/v1/projects/plant/locations/north/pumps"
-        identified = "" if key is None else f"&requestId={uuid.uuid5(uuid.NAMESPACE_URL, key)}"
-        return json_request("POST", path, {"litres": 100 + variant}, query=f"pumpId=pump7{identified}")
+        return json_request("POST", path, {"litres": 100 + variant}, query=query)
 
     def example_lookup(self, contract: Contract, reference: str | None) -> Request:
-        path = "/v1/projects/plant/locations/north/pumps" if reference is None else f"/v1/operations/{reference}"
+        path = "/v1/operations" if reference is None else f"/v1/operations/{quote(reference, safe='')}"
         return Request("GET", path, "", {}, b"")
 
 

@@ -62,8 +62,9 @@ class Shopify(Dialect):
             return Refusal("unknown_path", 404, "")
         if request.method != "POST":
             return Refusal("method_not_allowed", 406, "")
-        token = request.headers.get("x-shopify-access-token")
-        if token is None:
+        token = request.headers.get("x-shopify-access-token", "")
+        account = request.account or replace(request, headers={"authorization": token} if token else {}).account
+        if not account:
             return Refusal("unauthorized", 401, "")
         body = json_object(request)
         if isinstance(body, Refusal):
@@ -90,7 +91,7 @@ class Shopify(Dialect):
             dict(call.arguments),
             key,
             invalid=_invalid(call.arguments.get("input")),
-            account=replace(request, headers={"authorization": token}).account,
+            account=account,
         )
 
     def document(self, contract: Contract, shown: Shown) -> dict[str, Any]:

@@ -42,7 +42,9 @@ class Warehouse(Dialect):
 
     def document(self, contract: Contract, shown: Shown) -> dict[str, Any]:
         asked = shown.payload if isinstance(shown.payload, dict) else {}
+        named = {} if shown.reference is None else {"key": shown.reference}
         return {
+            **named,
             "reservation": f"reservation-{shown.number}",
             "part": asked.get("part"),
             "quantity": asked.get("quantity"),

@@ -19,6 +19,7 @@ from once_fakes.presets.kafka import KAFKA_PRODUCER
 from once_fakes.presets.kubernetes import KUBERNETES, KUBERNETES_UPDATE
 from once_fakes.presets.shopify import SHOPIFY
 from once_fakes.presets.warehouse import WAREHOUSE_DEDUP, WAREHOUSE_NO_DEDUP
+from once_fakes.settling import shown_effect
 from pytest_once.ledger import Ledger
 from tests.fakes.presets.wire import Wire, shown
 
@@ -116,13 +117,6 @@ def test_examples_are_understood(contract: Contract, ledger: Ledger) -> None:
     assert contract.lookup == "none" or wire.lookup(None).outcome == "found"
     assert len(ledger.effects()) == (3 if contract.dedup == "none" else 2)
     if contract.lookup != "none":
-        known = [dialect_of(contract).identifier(contract, one) for one in _shown(wire)]
+        known = [dialect_of(contract).identifier(contract, one) for one in map(shown_effect, ledger.effects())]
         assert [wire.lookup(name).outcome for name in known] == ["found"] * len(known)
         assert wire.lookup("unknown").outcome == "not_found"
-
-
-def _shown(wire: Wire) -> list[Any]:
-    from once_fakes.settling import shown_effect
-
-    with wire.ledger.transaction() as connection:
-        return [shown_effect(connection, effect) for effect in wire.ledger.effects()]

@@ -33,6 +33,7 @@ def test_an_operation_is_accepted_and_completes_later(google: Wire) -> None:
     name = shown(accepted)["name"]
     assert shown(google.send("GET", f"/v1/{name}"))["done"] is False
     assert shown(google.send("GET", PATH)) == {"pumps": []}
+    assert [one["name"] for one in shown(google.send("GET", "/v1/operations"))["operations"]] == [name]
 
     google.ledger.set_now(EPOCH_S + 60)
     done = shown(google.send("GET", f"/v1/{name}"))

@@ -54,7 +54,7 @@ def server() -> Iterator[MailServer]:
 
 
 def provider(server: MailServer, ledger: Ledger, name: str = "mail", key_field: str | None = None) -> Provider:
-    return Provider(name, SMTP, ledger, str, None, key_field, lambda name: server.address(ledger.path, name))
+    return Provider(name, SMTP, ledger, str, None, key_field, lambda what, name: server.address(ledger.path, name))
 
 
 def test_each_accepted_mail_is_an_effect(server: MailServer, ledger: Ledger) -> None:
@@ -138,7 +138,7 @@ def test_smtp_is_for_contracts_without_deduplication_and_needs_aiosmtpd(
     """A fake that recognised mails would promise what no server does; and the error says what to install."""
     with pytest.raises(ValueError, match='contract="smtp"'):
         _ = Provider("keyed", CLIENT_KEY, ledger, str).smtp
-    with pytest.raises(RuntimeError, match=r"once\.provider"):
+    with pytest.raises(ValueError, match=r"once\.provider"):
         _ = Provider("post", SMTP, ledger, str).smtp
     monkeypatch.setattr(mail_server_module, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="pip install aiosmtpd"):

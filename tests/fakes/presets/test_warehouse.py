@@ -24,7 +24,12 @@ def test_a_receipt_belongs_to_the_intent(ledger: Ledger) -> None:
     first = warehouse.send("POST", "/reservations", PART, KEY)
     again = warehouse.send("POST", "/reservations", PART, KEY)
     assert (first.status, again.status, again.content) == (201, 201, first.content)
-    assert shown(first) == {"reservation": "reservation-1", "state": "reserved", **PART}
+    assert shown(first) == {
+        "key": "tenantA:reserve42",
+        "reservation": "reservation-1",
+        "state": "reserved",
+        **PART,
+    }
     assert warehouse.send("POST", "/reservations", {**PART, "quantity": 3}, KEY).status == 422
     assert warehouse.send("POST", "/reservations", PART, {"Idempotency-Key": "tenantB:reserve42"}).status == 201
     for reference in ("tenantA:reserve42", "tenantA%3Areserve42", "reservation-1"):
