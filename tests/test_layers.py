@@ -20,6 +20,7 @@ ADAPTERS = {
     "pluggy": {"pytest_once.hookspecs"},
     "h11": {"pytest_once.boundaries.program"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
+    "aiosmtpd": {"once_fakes.mail_serving"},
     "aiohttp": {"pytest_once.boundaries.aiohttp"},
     "respx": {"once_fakes.provider"},
     "aiosqlite": {"pytest_once.boundaries.sqlite"},

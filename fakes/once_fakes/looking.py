@@ -23,8 +23,10 @@ class _Seen:
     def __init__(self, ledger: Ledger, provider: str, stale: bool) -> None:
         with ledger.transaction() as connection:
             self.contract = contract_of(connection, provider)[0]
-            self.effects = list(self._visible(connection, provider, stale))
-        self._dialect = dialect_of(self.contract)
+            self._dialect = dialect_of(self.contract)
+            visible = self._visible(connection, provider, stale)
+            # What its dialect gives one name are versions of one object: the latest is what it is now.
+            self.effects = list({self._dialect.identifier(self.contract, shown): shown for shown in visible}.values())
 
     def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool) -> Iterator[Shown]:
         now_s = now_within(connection)
