@@ -134,6 +134,8 @@ class Case:
                 return None if named is None else f"{act.operation} {contract.natural_key_field}={named}"
             case "content_window":
                 return f"{act.operation} {act.canonical}"
+            case "session_sequence" if act.sequence is not None:
+                return f"{act.sequence[0]}/{act.sequence[1]}"
             case "session_sequence":
                 session = field_text(act.payload, contract.session_field)
                 number = field_text(act.payload, contract.sequence_field)
@@ -217,7 +219,7 @@ class Case:
         contract = self.contract
         session, _, number = (self.identity or "").rpartition("/")
         name = f"session {session}"
-        if not number.isdecimal():
+        if not _is_counted(number):
             message = f"{contract.sequence_field} must be a whole number, not {number!r}"
             return self._refused("invalid", 400, message, contract.sequence_field)
         last = position_of(self.connection, self.provider, name)
@@ -267,7 +269,7 @@ class Case:
     def _fenced(self) -> Decision | tuple[str, int] | None:
         contract = self.contract
         token = field_text(self.act.payload, contract.fence_field)
-        if token is None or not token.isdecimal():
+        if token is None or not _is_counted(token):
             message = f"this request needs the field {contract.fence_field}, a whole number"
             return self._refused("field_missing", contract.missing_key_status, message, contract.fence_field)
         highest = position_of(self.connection, self.provider, "fence")
@@ -302,3 +304,8 @@ class Case:
         if self.instructions.asks:
             raise Undecided(parameter, options)
         return options[0]
+
+
+def _is_counted(text: str) -> bool:
+    """Whether a text is a whole number that a ledger can hold."""
+    return text.isdecimal() and len(text) <= 18

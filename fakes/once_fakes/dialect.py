@@ -40,15 +40,17 @@ class Act:
 
     operation: "POST /v1/refunds". payload: what is asked, as a JSON value; what identifies one attempt only must not be
     in it. key: the client's idempotency key. precondition: the version that a conditional request is for, "" for
-    "there must be none yet". invalid: why the request cannot be done whatever its key; stored or not as the contract
-    says: a "declined" one like a refusal of the business, another one only where keys are taken on arrival. account,
-    region, session: what keys may be unique within.
+    "there must be none yet". sequence: a producer's session and the number of the request in it, where the dialect
+    keeps them out of the payload. invalid: why the request cannot be done whatever its key; stored or not as the
+    contract says: a "declined" one like a refusal of the business, another one only where keys are taken on arrival.
+    account, region, session: what keys may be unique within.
     """
 
     operation: str
     payload: Any
     key: str | None = None
     precondition: str | None = None
+    sequence: tuple[str, int] | None = None
     invalid: Refusal | None = None
     account: str = ""
     region: str = ""

@@ -23,8 +23,10 @@ class _Seen:
     def __init__(self, ledger: Ledger, provider: str, stale: bool, at_once: bool = False) -> None:
         with ledger.transaction() as connection:
             self.contract = contract_of(connection, provider)[0]
-            self.effects = list(self._visible(connection, provider, stale, at_once))
-        self._dialect = dialect_of(self.contract)
+            self._dialect = dialect_of(self.contract)
+            visible = self._visible(connection, provider, stale, at_once)
+            # What its dialect gives one name are versions of one object: the latest is what it is now.
+            self.effects = list({self._dialect.identifier(self.contract, shown): shown for shown in visible}.values())
 
     def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool, at_once: bool) -> Iterator[Shown]:
         now_s = now_within(connection)
@@ -46,14 +48,10 @@ class _Seen:
         return self._dialect.reply(200, self._dialect.listing(self.contract, found, ask), "found")
 
     def one(self, ask: Ask) -> Reply:
-        here = [shown for shown in self.effects if _is_at(shown, ask)]
-        # Several effects have one id where later ones change what the first has made: the last is its present state.
-        known_as = [
-            shown for shown in reversed(here) if ask.reference == self._dialect.identifier(self.contract, shown)
-        ]
-        referring = [shown for shown in here if ask.reference == shown.reference]
-        for shown in known_as or referring:
-            return self._dialect.reply(200, self._dialect.document(self.contract, shown), "found")
+        for shown in self.effects:
+            names = self._dialect.identifier(self.contract, shown), shown.reference
+            if ask.reference in names and _is_at(shown, ask):
+                return self._dialect.reply(200, self._dialect.document(self.contract, shown), "found")
         refusal = Refusal("not_found", 404, f"nothing is known of {ask.reference!r}", value=ask.reference)
         status, body = self._dialect.refusal(self.contract, refusal)
         return self._dialect.reply(status, body, "not_found")
