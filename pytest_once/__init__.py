@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pytest_once.api import replay as replay
     from pytest_once.checks import Verdict as Verdict
     from pytest_once.once import Once as Once
+    from pytest_once.process import ProcessFailed as ProcessFailed
     from pytest_once.report import Report as Report
 
 _HOME = {
@@ -16,9 +17,10 @@ _HOME = {
     "replay": "pytest_once.api",
     "Verdict": "pytest_once.checks",
     "Once": "pytest_once.once",
+    "ProcessFailed": "pytest_once.process",
     "Report": "pytest_once.report",
 }
-__all__ = ["Once", "Report", "Verdict", "explore", "replay"]
+__all__ = ["Once", "ProcessFailed", "Report", "Verdict", "explore", "replay"]
 
 
 def __getattr__(name: str) -> Any:

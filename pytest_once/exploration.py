@@ -242,6 +242,11 @@ class Exploration:
         asked = sorted({b.target for b in recorded.boundaries if b.kind == "http" and b.provider is None})
         if asked:
             said.append(f"asked for real, and taken to answer the same each time: {_listed(asked)}")
+        if any(boundary.kind == "process" for boundary in recorded.boundaries):
+            said.append(
+                "another program is cut where it starts, asks a provider and ends, not between two of its own writes; "
+                "its clock and its randomness are real"
+            )
         if self._needs_time:
             said.append("after some crashes it completes only once time has passed (a stored deadline, or a day)")
         if self.expectations.ignore:

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from pytest_once import boundaries
 from pytest_once.boundaries import Announcer, Boundary, Order
+from pytest_once.descent import descendants
 from pytest_once.site import NOWHERE, Site, is_own_file, is_user_code
 
 
@@ -94,6 +95,8 @@ class Hung:
 
 _STACK_S = 1.0
 """Seconds that a silent child gets to say where it is."""
+_GONE_S = 5.0
+"""Seconds that a process that was killed may take to be gone; one that waits for a disk takes that long, if ever."""
 
 Message = At | Request | Ended | Misuse | Died | Hung
 
@@ -251,17 +254,19 @@ class Incarnation:
 
     def _note_descendants(self) -> None:
         """Remember what the child has started, wherever that has put itself: a session of its own leaves the group."""
-        pids = [] if self._pid is None else _children(self._pid)
-        while pids:
-            pid = pids.pop()
-            pids += _children(pid)
+        for pid in [] if self._pid is None else descendants(self._pid):
             with contextlib.suppress(OSError):
                 self._descendants.append(os.pidfd_open(pid))
 
     def _kill_descendants(self) -> None:
+        """They must be gone, not only told to go: one that is just writing would do so into the next world."""
         for descriptor in self._descendants:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        for descriptor in self._descendants:
+            gone = select.poll()
+            gone.register(descriptor, select.POLLIN)
+            gone.poll(_GONE_S * 1000)
             os.close(descriptor)
         self._descendants.clear()
 
@@ -287,16 +292,6 @@ class Incarnation:
                 return
             seen = size
             select.select([], [], [], 0.01)
-
-
-def _children(pid: int) -> list[int]:
-    """The child processes of a process; none where /proc does not tell."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
-                found += map(int, listed.read().split())
-    return found
 
 
 def _live(body: Body, connection: Connection, output: Path, stack_file: Path) -> NoReturn:

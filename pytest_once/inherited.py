@@ -49,12 +49,15 @@ def urandom() -> Any:
     return ORIGINAL_URANDOM if _since_s is None else _noting
 
 
-def place_in(rows: Sequence[Row]) -> str | None:
-    """The first place ("agent.db/tasks.owner") that holds a noted draw, or a real instant since `watch()`."""
+def place_in(rows: Sequence[Row], *, times: bool = True) -> str | None:
+    """The first place ("agent.db/tasks.owner") that holds a noted draw, or a real instant since `watch()`.
+
+    times: whether instants are looked for; not where another program may have written them, whose time is real.
+    """
     if _since_s is None:
         return None
     tokens = frozenset(form for drawn in _drawn for form in text_forms(drawn))
-    naming = Naming(tokens, clock_window=(_since_s - 1.0, time.time() + 1.0))
+    naming = Naming(tokens, clock_window=(_since_s - 1.0, time.time() + 1.0) if times else (0.0, 0.0))
     for row in rows:
         if occurring([row], tokens) or Form([row], naming).instants:
             cells = zip(row.names, row.cells, strict=True)

@@ -18,10 +18,12 @@ from pytest_once.calls import MakeError, perform, perform_async
 from pytest_once.faults import CALL_FAULTS
 from pytest_once.ledger import Ledger, canonical_payload
 from pytest_once.scenario import ScenarioError
-from pytest_once.site import Site
+from pytest_once.site import Site, call_site
 from pytest_once.stores.opening import is_url
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from once_fakes import Contract, Provider
     from pytest_once.clock import Clock
     from pytest_once.incarnation import Channel
@@ -162,6 +164,44 @@ class Once:
             return perform(begin(), act, **errors)
 
         return call
+
+    def process(
+        self,
+        command: Sequence[str | PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        timeout_s: float = 5.0,
+        client_timeout_s: float | None = None,
+        done: Sequence[int] = (0,),
+        blocked: Sequence[int] = (),
+        definite_failure: Sequence[int] = (),
+    ) -> CompletedProcess[str]:
+        """Run a program in any language to its end, as (a part of) what is explored; returns its status and outputs.
+
+        It reaches fake providers through their `url`, in a variable or an argument, and keeps its state in files below
+        tracked directories. env: variables besides those of this process. cwd: where it starts; `path` without it.
+        timeout_s: how long it may neither ask a provider anything nor end. client_timeout_s: after how long its client
+        gives up waiting for an answer (at least 2 s less); only then are answers lost without a broken connection.
+        done, blocked, definite_failure: exit statuses that mean "it happened", "I do not know", "certainly not".
+
+        Raises `pytest_once.ProcessFailed` for every status but those of done, and for one that hangs;
+        ScenarioError if it cannot be started.
+        """
+        from pytest_once.process import ProcessFailed, Program, run
+
+        place = self.path if cwd is None else Path(cwd).absolute()
+        if isinstance(command, str):
+            raise ScenarioError(f"once.process({command!r}): give the program and its arguments as a list")
+        program = Program(tuple(command), dict(env or {}), place, timeout_s, client_timeout_s)
+        ended = run(program, lambda code, message: self.misuse(code, message, call_site()))
+        if ended.returncode in done:
+            return ended
+        for claim, statuses in (("unknown", blocked), ("failed", definite_failure)):
+            if ended.returncode in statuses:
+                self.claim(claim)
+        how = f"exit status {ended.returncode}" if ended.returncode >= 0 else f"signal {-ended.returncode}"
+        raise ProcessFailed(f"{program} ended with {how}", ended.returncode, ended.stderr)
 
     def boundary(self, name: str) -> None:
         """A named crash point."""

@@ -284,7 +284,7 @@ class Recorder:
             *self._stage.world.rows(first.last.picture),
             *(Row("the Idempotency-Key", ("header",), (key,)) for key in evidence.keys_sent(first.last)),
         ]
-        place = inherited.place_in(rows)
+        place = inherited.place_in(rows, times=all(boundary.kind != "process" for boundary in first.boundaries))
         if place is not None:
             raise Unexplorable(
                 Verdict.INCONCLUSIVE,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_once import audit, clock, entropy, filetimes
+from pytest_once import audit, clock, entropy, filetimes, process
 from pytest_once.allowance import Allowance, request_names
 from pytest_once.boundaries import files, servers, sqlite, sqlite_inherited
 from pytest_once.boundaries.builtin import BUILT_IN
@@ -119,6 +119,7 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
             once.ledger.set_now(time.now_s)
 
     wiring = Wiring(prepared.early, _installed_roots, outside, told, hold, tell_time)
+    process.wire(process.Wired(wiring, channel.mint))
     when_imported([(seam.library, partial(seam.install, wiring)) for seam in prepared.libraries])
 
     def inherited(file: str, site: Site) -> None:

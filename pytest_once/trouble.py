@@ -7,7 +7,7 @@ import re
 from pytest_once.boundaries import Boundary
 from pytest_once.checks import Verdict
 from pytest_once.evidence import Evidence
-from pytest_once.faults import KINDS, LOST_RESPONSE, STALE_READ
+from pytest_once.faults import KINDS, LOST_RESPONSE, RESET_RESPONSE, STALE_READ
 from pytest_once.incarnation import Died, Hung, Misuse
 from pytest_once.life import Life, Looped
 from pytest_once.site import is_own_file, is_user_file
@@ -112,7 +112,8 @@ def check_announced(evidence: Evidence, life: Life, number: int) -> None:
 
 def _arrives(boundary: Boundary) -> bool:
     """Whether a provider notes an arrival there; a question leaves none, nor a connection alone."""
-    return LOST_RESPONSE in boundary.faults and STALE_READ not in boundary.faults and boundary.kind != "provider"
+    answered = LOST_RESPONSE in boundary.faults or RESET_RESPONSE in boundary.faults
+    return answered and STALE_READ not in boundary.faults and boundary.kind != "provider"
 
 
 def misuse_verdict(misuse: Misuse) -> Verdict:

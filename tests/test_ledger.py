@@ -152,7 +152,8 @@ def test_a_held_http_request_keeps_its_bytes_and_no_credentials(ledger: Ledger) 
     ledger.hold("pay", "POST /r", http_request(b"\x00\xff", "/r?a=1", **secrets, **{"x-idem-token": "k", "Via": "v"}))
 
     (held,) = ledger.in_flight()
-    kept = {"x-idem-token": "k", "via": "v", "once-account": account_of({"authorization": "s3cret"})}
+    account = account_of({"authorization": "s3cret"})
+    kept = {"x-idem-token": "k", "via": "v", "once-account": account}
     assert held.key == "k"
     assert held.request == {"method": "POST", "path": "/r?a=1", "headers": kept, "body": b"\x00\xff"}
     assert b"s3cret" not in ledger.path.read_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -46,14 +46,17 @@ class Act:
 
     operation: "POST /v1/refunds". payload: what is asked, as a JSON value; what identifies one attempt only must not be
     in it. key: the client's idempotency key. precondition: the version that a conditional request is for, "" for
-    "there must be none yet". invalid: why the request cannot be done whatever its key; stored or not as the contract
-    says. account, region, session: what keys may be unique within.
+    "there must be none yet". sequence: a producer's session and the number of the request in it, where the dialect
+    keeps them out of the payload. invalid: why the request cannot be done whatever its key; stored or not as the
+    contract says: a "declined" one like a refusal of the business, another one only where keys are taken on arrival.
+    account, region, session: what keys may be unique within.
     """
 
     operation: str
     payload: Any
     key: str | None = None
     precondition: str | None = None
+    sequence: tuple[str, int] | None = None
     invalid: Refusal | None = None
     account: str = ""
     region: str = ""
@@ -71,13 +74,14 @@ class Ask:
 
     reference: id, client reference or key of one effect; None for a list. where: payload fields (or dotted paths) that
     must have these texts. path: instead of the others, a path of which it is not known whether it names a collection or
-    one member: see `once_fakes.looking.answer`.
+    one member: see `once_fakes.looking.answer`. at_once: it shows what other look-ups show visibility_lag_s later.
     """
 
     place: str | None = None
     reference: str | None = None
     where: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,14 @@ class Dialect:
             region=request.region,
             session=request.headers.get("once-session", ""),
         )
+
+    def forbids(self, contract: Contract, act: Act, done: Callable[[], Sequence[Shown]]) -> Refusal | None:
+        """Why what was done before rules a new request out, whatever its key: "this charge is refunded already".
+
+        None where nothing does. done: reads the provider's effects, the oldest first; it costs as much as there are.
+        Kept like a refusal of the business, as the contract's stored_outcomes says.
+        """
+        return None
 
     def document(self, contract: Contract, shown: Shown) -> dict[str, Any]:
         """The body that shows an effect in look-ups, and in the answer to its request."""

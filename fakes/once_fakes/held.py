@@ -72,12 +72,12 @@ def _go(connection: sqlite3.Connection, number: int, decided: Decided) -> Reply 
     if held.expires_s is not None and held.expires_s <= now_within(connection):
         return None  # nobody delivers a request that has waited for too long
     act = _understood(connection, held)
-    if isinstance(act, Ask):
-        return None  # a question that a provider takes by POST; it changes nothing
     if isinstance(act, Tend):
         return dialect_of(contract).tend(contract, connection, held.provider, act)
     if isinstance(act, Reply):
         return act
+    if isinstance(act, Ask):
+        return None  # it only asked (GraphQL asks by POST), and nobody hears the answer
     return arrive_within(connection, held.provider, act, Instructions(asks=True, decided=dict(decided)), BETWEEN_LIVES)
 
 

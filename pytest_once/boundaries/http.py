@@ -12,7 +12,7 @@ import enum
 import json
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -120,22 +120,32 @@ class Attempt:
     Making one announces it. sends: how often the seam sends it. failure: what the caller sees instead of an answer.
     made_up: what it is answered instead of what came back. order: the value of ORDER_HEADER in what is sent, "" for no
     such header; it changes when `undecided` says that the request must be sent again.
+    target: as announced.
     """
 
-    def __init__(self, wiring: Wiring, method: str, url: str, endpoint: tuple[str, str]) -> None:
-        """endpoint: as `endpoint_of(url)` says."""
+    def __init__(
+        self,
+        wiring: Wiring,
+        method: str,
+        url: str,
+        endpoint: tuple[str, str],
+        possible: Container[str] = frozenset(KINDS),
+    ) -> None:
+        """endpoint: as `endpoint_of(url)` says. possible: the faults that the seam can perform."""
         self._wiring = wiring
         self._provider, path = endpoint
         self._operation = f"{method} {path}"
+        self.target = f"{self._provider} {self._operation}"
         query = url.partition("#")[0].partition("?")[2]
         self._method = method
         self._path = f"{path}?{query}" if query else path
         work_faults, asks = habits_of(self._provider)
+        known = READ_FAULTS if method in _SAFE_METHODS else (*WRITE_FAULTS, *work_faults)
         order = announce(
             "http",
-            f"{self._provider} {self._operation}",
+            self.target,
             provider=self._provider,
-            faults=READ_FAULTS if method in _SAFE_METHODS else (*WRITE_FAULTS, *work_faults),
+            faults=tuple(fault for fault in known if fault in possible),
         )
         wiring.tell_time(self._provider)
         fault = order.fault

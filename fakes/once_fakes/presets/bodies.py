@@ -1,4 +1,4 @@
-"""Request bodies as the presets read them, and what they make up: the same for the same effect, in every run."""
+"""Forms and texts in requests, and ids and instants that are made up: the same for the same effect, in every run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from once_fakes.reply import Refusal
 
 _FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 """Before all virtual time, so that nobody takes it for the time of something that happened."""
-
-
-def json_object(request: Request) -> dict[str, Any] | Refusal:
-    """The body as a JSON object, whatever its content type says."""
-    payload = read_payload(replace(request, headers={"content-type": "application/json"}))
-    if isinstance(payload, (dict, Refusal)):
-        return payload
-    found = "none" if payload is None else "another value"
-    return Refusal("malformed", 400, f"the body must be a JSON object, and is {found}")
 
 
 def form_fields(request: Request) -> dict[str, Any] | Refusal:

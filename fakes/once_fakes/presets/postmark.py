@@ -14,7 +14,8 @@ from urllib.parse import unquote
 
 from once_fakes.contract import Contract
 from once_fakes.dialect import Act, Ask, Dialect, Request, Shown
-from once_fakes.presets.bodies import json_object, made_at, texts, uuid_of
+from once_fakes.presets.bodies import made_at, texts, uuid_of
+from once_fakes.presets.documents import json_object
 from once_fakes.reading import form_of
 from once_fakes.reply import Refusal
 

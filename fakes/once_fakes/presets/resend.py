@@ -11,7 +11,8 @@ from urllib.parse import unquote
 
 from once_fakes.contract import Contract
 from once_fakes.dialect import Act, Ask, Dialect, Request, Shown
-from once_fakes.presets.bodies import json_object, made_at, uuid_of
+from once_fakes.presets.bodies import made_at, uuid_of
+from once_fakes.presets.documents import json_object
 from once_fakes.reply import Refusal
 
 _SEND = "POST /emails"

@@ -11,7 +11,7 @@ from typing import Any
 
 from once_fakes.contract import Contract
 from once_fakes.dialect import Act, Ask, Dialect, Request, Shown
-from once_fakes.presets.bodies import json_object
+from once_fakes.presets.documents import json_object
 from once_fakes.reply import Refusal, Reply
 
 _PATH = "/v3/mail/send"

@@ -11,7 +11,8 @@ from typing import Any
 
 from once_fakes.contract import Contract
 from once_fakes.dialect import Act, Ask, Dialect, Request, Shown
-from once_fakes.presets.bodies import form_fields, json_object, made_at, texts
+from once_fakes.presets.bodies import form_fields, made_at, texts
+from once_fakes.presets.documents import json_object
 from once_fakes.reading import form_of
 from once_fakes.reply import Refusal
 

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from once_fakes.contract import Contract
 from once_fakes.dialect import Act, Ask, Dialect, Request, Shown, Tend
-from once_fakes.presets.bodies import json_object, texts, uuid_of
+from once_fakes.presets.bodies import texts, uuid_of
+from once_fakes.presets.documents import json_object
 from once_fakes.presets.queue import Queue, QueueRefusal
 from once_fakes.reply import Refusal, Reply
 
