@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
-from once_fakes import Reply
+from once_fakes import Contract, Reply, contracts
 from once_fakes.held import deliver
+from pytest_once import Once, Verdict, explore
 from pytest_once.ledger import Ledger
 from tests.fakes.presets.wired import Wired
 
@@ -208,3 +212,35 @@ def test_a_request_held_up_still_takes_a_message(standard: Queue, ledger: Ledger
     reply = deliver(ledger, 1)
     assert reply is not None
     assert (reply.outcome, standard.receive()) == ("tended", [])
+
+
+def sending(contract: Contract) -> Callable[[Once], None]:
+    """Send one message, with the order as its deduplication id where the queue has such."""
+    fifo = contract.dedup == "client_key"
+    asked = {"QueueUrl": f"https://sqs.test/1/orders{'.fifo' if fifo else ''}", "MessageBody": "order 1"}
+    if fifo:
+        asked |= {"MessageGroupId": "orders", "MessageDeduplicationId": "order-1"}
+
+    def body(once: Once) -> None:
+        sqs = once.provider("sqs", contract=contract)
+        headers = {**HEADERS, "x-amz-target": "AmazonSQS.SendMessage"}
+        with sqs.router:
+            httpx.post(sqs.base_url, json=asked, headers=headers).raise_for_status()
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("contract", "verdict"),
+    [
+        (contracts.sqs_standard, Verdict.DUPLICATE),
+        (contracts.sqs_fifo, Verdict.DUPLICATE),
+        (replace(contracts.sqs_fifo, name="kept", retention_s=None), Verdict.EXACTLY_ONCE),
+    ],
+    ids=["standard", "six minutes later", "while the id is known"],
+)
+def test_an_id_protects_a_sender_for_as_long_as_it_is_known(contract: Contract, verdict: Verdict) -> None:
+    """S3.2: a restart after the five minutes is convicted, though the sender's id is the right one."""
+    report = explore(sending(contract), profile="crash", restart_after=("6m",))
+    assert report.verdict is verdict, report.problem
+    assert verdict is Verdict.DUPLICATE or report.coverage == "exhausted"
