@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pytest_once.reference.gate_schema import GATE_SCHEMA
 from pytest_once.reference.outbox_schema import OUTBOX_SCHEMA
 from pytest_once.reference.schema import Dialect, Migration
 from pytest_once.reference.steps import Statement, Steps
 
-MIGRATIONS: tuple[Migration, ...] = (OUTBOX_SCHEMA,)
+MIGRATIONS: tuple[Migration, ...] = (OUTBOX_SCHEMA, GATE_SCHEMA)
 
 _LOCK = 1_869_767_525
 """Number of the advisory lock; any will do that nobody else uses."""

@@ -1,0 +1,402 @@
+"""The gate's state machine: every edge is one compare-and-set, told apart by state and fencing token.
+
+    register → REGISTERED → IN_FLIGHT → SUCCEEDED | FAILED | UNKNOWN
+    UNKNOWN  → SUCCEEDED | FAILED    by evidence: a look-up, a person, a late answer
+    UNKNOWN  → IN_FLIGHT             only where the provider's promise makes a resend under the same key safe
+    FAILED   → IN_FLIGHT             certainly no effect, so it may be registered again
+
+An expired lease leads to UNKNOWN. Clocks decide only when that is: one that is wrong makes an intent UNKNOWN too early
+or too late, and nobody acts on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from pytest_once.reference.outcomes import Certainty, Outcome
+from pytest_once.reference.promise import Promise
+from pytest_once.reference.steps import Statement, Steps
+
+
+class State(StrEnum):
+    """FAILED: certainly no effect. UNKNOWN: may have acted, or may still."""
+
+    REGISTERED = "REGISTERED"
+    IN_FLIGHT = "IN_FLIGHT"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+
+
+class Intent:
+    """One action that is meant once. Everything that changes its effect belongs into the payload.
+
+    id: made at planning time and stored with the task (`tenant:task:step:action`, or a UUID); never made from an
+    attempt, a clock or a hash of the arguments. payload: JSON. Raises TypeError or ValueError for what is not.
+    """
+
+    __slots__ = ("fingerprint", "id", "payload", "tool")
+
+    def __init__(self, id: str, tool: str, payload: Any) -> None:
+        if not id or not tool:
+            raise ValueError("an intent needs an id and the name of its tool")
+        self.id = id
+        self.tool = tool
+        self.payload = canonical(payload)
+        self.fingerprint = fingerprint_of(tool, payload)
+
+
+def canonical(payload: Any) -> str:
+    """JSON text that is equal for equal payloads. NaN and infinities are refused: JSON does not know them."""
+    return json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def fingerprint_of(tool: str, payload: Any) -> str:
+    """What an identity is bound to: 64 hex digits over the tool's name and the payload."""
+    return hashlib.sha256(canonical([tool, payload]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The right to act once. number: the fencing token, larger for each attempt. key: the provider's idempotency key.
+
+    lease_until: after that instant the intent counts as UNKNOWN. resend: an earlier request may have acted.
+    """
+
+    intent_id: str
+    number: int
+    lease_until: float
+    sent_since: float
+    resend: bool
+
+    @property
+    def key(self) -> str:
+        return self.intent_id
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An intent as it is stored; instants in seconds since 1970."""
+
+    intent_id: str
+    tool: str
+    payload: str
+    fingerprint: str
+    state: State
+    result: str | None
+    reason: str | None
+    attempts: int
+    lease_until: float | None
+    sent_since: float | None
+    sent_until: float | None
+    unknown_since: float | None
+
+
+COLUMNS = (
+    "intent_id, tool, payload, fingerprint, state, result, reason, attempts, lease_until, sent_since, sent_until, "
+    "unknown_since"
+)
+
+Admission: TypeAlias = Attempt | Stored
+"""Permission to act; or, if it is not given, what is stored instead."""
+
+
+def stored(row: tuple[Any, ...]) -> Stored:
+    """A row of COLUMNS."""
+    return Stored(row[0], row[1], row[2], row[3], State(row[4]), *row[5:])
+
+
+def read(intent_id: str) -> Steps[Stored | None]:
+    """The intent as it is stored, or None."""
+    rows = yield Statement(f"SELECT {COLUMNS} FROM gate_intents WHERE intent_id = ?", (intent_id,))
+    return stored(rows[0]) if rows else None
+
+
+def register(intent: Intent, now: float) -> Steps[bool]:
+    """Insert the intent, or leave what is there; whether it is new. For the transaction that stores the task."""
+    rows = yield Statement(
+        "INSERT INTO gate_intents (intent_id, tool, payload, fingerprint, state, attempts, created_at, updated_at) "
+        "VALUES (?, ?, ?, ?, 'REGISTERED', 0, ?, ?) ON CONFLICT (intent_id) DO NOTHING RETURNING 1",
+        (intent.id, intent.tool, intent.payload, intent.fingerprint, now, now),
+    )
+    return bool(rows)
+
+
+def admit(intent: Intent, promise: Promise, lease_s: float, history: int, now: float) -> Steps[Admission]:
+    """Insert or read, and take the right to act if it can be had. history: attempts to keep records of."""
+    if (yield from register(intent, now)):
+        found = _new(intent)
+    else:
+        found = yield from _existing(intent.id)
+    if found.fingerprint != intent.fingerprint:
+        return found
+    if found.state is State.IN_FLIGHT and (found.lease_until or 0.0) <= now:
+        yield from expire_one(found, now)
+        found = yield from _existing(intent.id)
+    if not may_begin(found, promise, now):
+        return found
+    attempt = yield from _begin(found, lease_s, history, now)
+    return attempt or (yield from _existing(intent.id))
+
+
+def may_begin(found: Stored, promise: Promise, now: float) -> bool:
+    """Whether acting is safe: nothing was sent, or it certainly had no effect, or a resend is harmless."""
+    if found.state in (State.REGISTERED, State.FAILED):
+        return True
+    return found.state is State.UNKNOWN and promise.resend_is_safe(found.sent_since or 0.0, now)
+
+
+def _new(intent: Intent) -> Stored:
+    nothing = (None, None, None, None)
+    return Stored(intent.id, intent.tool, intent.payload, intent.fingerprint, State.REGISTERED, None, None, 0, *nothing)
+
+
+def _existing(intent_id: str) -> Steps[Stored]:
+    found = yield from read(intent_id)
+    if found is None:
+        raise LookupError(f"intent {intent_id!r} was deleted while it was asked for")
+    return found
+
+
+def _begin(found: Stored, lease_s: float, history: int, now: float) -> Steps[Attempt | None]:
+    number = found.attempts + 1
+    lease_until = now + lease_s
+    sent_since = now if found.sent_since is None else found.sent_since
+    rows = yield Statement(
+        "UPDATE gate_intents SET state = 'IN_FLIGHT', attempts = ?, lease_until = ?, sent_since = ?, sent_until = ?, "
+        "reason = NULL, updated_at = ? WHERE intent_id = ? AND state = ? AND attempts = ? RETURNING 1",
+        (
+            number,
+            lease_until,
+            sent_since,
+            max(lease_until, found.sent_until or 0.0),
+            now,
+            found.intent_id,
+            found.state,
+            found.attempts,
+        ),
+    )
+    if not rows:
+        return None
+    yield Statement(
+        "INSERT INTO gate_attempts (intent_id, attempt, started_at) VALUES (?, ?, ?)", (found.intent_id, number, now)
+    )
+    if number > history:
+        yield Statement(
+            "DELETE FROM gate_attempts WHERE intent_id = ? AND attempt <= ?", (found.intent_id, number - history)
+        )
+    return Attempt(found.intent_id, number, lease_until, sent_since, resend=found.sent_since is not None)
+
+
+# -- what came of an attempt -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The intent after an attempt's outcome was recorded.
+
+    late: somebody else had taken over or decided, so the outcome is only noted. contradiction: it cannot be true
+    together with what was decided; a person is asked.
+    """
+
+    stored: Stored
+    late: bool = False
+    contradiction: bool = False
+
+
+_STATE_OF = {
+    Certainty.SUCCEEDED: State.SUCCEEDED,
+    Certainty.FAILED: State.FAILED,
+    Certainty.NEVER_ARRIVED: State.FAILED,
+    Certainty.UNKNOWN: State.UNKNOWN,
+}
+
+
+def outcome_state(attempt: Attempt, outcome: Outcome) -> State:
+    """What an outcome makes of the intent: a resend that failed proves nothing about the request before it."""
+    state = _STATE_OF[outcome.certainty]
+    return State.UNKNOWN if attempt.resend and state is State.FAILED else state
+
+
+def record(attempt: Attempt, outcome: Outcome, result: str | None, now: float) -> Steps[Recorded]:
+    """Record what came of an attempt. May be repeated; never overwrites what is decided. result: JSON of a success."""
+    state = outcome_state(attempt, outcome)
+    took = yield from _move(attempt, State.IN_FLIGHT, state, outcome.reason, result, now)
+    if not took and state is not State.UNKNOWN:
+        took = yield from _move(attempt, State.UNKNOWN, state, outcome.reason, result, now)
+        if took:
+            yield from close_unknowns(attempt.intent_id, "late answer", outcome.reason, now)
+    elif took and attempt.resend and state is not State.UNKNOWN:
+        yield from close_unknowns(attempt.intent_id, "answer", outcome.reason, now)
+    if took:
+        yield from _note(attempt, outcome, state, now)
+        return Recorded(took)
+    return (yield from _late(attempt, outcome, result, now))
+
+
+def _move(
+    attempt: Attempt, before: State, after: State, reason: str, result: str | None, now: float
+) -> Steps[Stored | None]:
+    # The caller has come back from its request: nothing of this attempt is sent any more.
+    sent_until = "sent_until" if attempt.resend else "?"
+    rows = yield Statement(
+        f"UPDATE gate_intents SET state = ?, reason = ?, result = ?, lease_until = NULL, sent_until = {sent_until}, "
+        "sent_since = CASE WHEN ? THEN NULL ELSE sent_since END, "
+        "unknown_since = CASE WHEN ? THEN COALESCE(unknown_since, ?) ELSE NULL END, updated_at = ? "
+        f"WHERE intent_id = ? AND state = ? AND attempts = ? RETURNING {COLUMNS}",
+        (
+            after,
+            reason,
+            result,
+            *(() if attempt.resend else (now,)),
+            after is State.FAILED,
+            after is State.UNKNOWN,
+            now,
+            now,
+            attempt.intent_id,
+            before,
+            attempt.number,
+        ),
+    )
+    return stored(rows[0]) if rows else None
+
+
+def _note(attempt: Attempt, outcome: Outcome, state: State, now: float) -> Steps[None]:
+    yield Statement(
+        "UPDATE gate_attempts SET ended_at = ?, outcome = ?, reason = ?, "
+        "unknown_at = CASE WHEN ? THEN COALESCE(unknown_at, ?) ELSE unknown_at END WHERE intent_id = ? AND attempt = ?",
+        (
+            now,
+            outcome.certainty,
+            outcome.reason,
+            state is State.UNKNOWN,
+            now,
+            attempt.intent_id,
+            attempt.number,
+        ),
+    )
+
+
+def close_unknowns(intent_id: str, by: str, reason: str, now: float) -> Steps[None]:
+    """The intent is decided: so are its attempts of which nothing was known, and no person is needed any more.
+
+    by: what decided. A question about a contradiction stays.
+    """
+    yield Statement(
+        "UPDATE gate_attempts SET resolved_at = ?, resolved_by = ? "
+        "WHERE intent_id = ? AND unknown_at IS NOT NULL AND resolved_at IS NULL",
+        (now, by, intent_id),
+    )
+    yield Statement(
+        "UPDATE gate_questions SET decided_at = ?, decision = 'withdrawn', decided_by = ?, why = ? "
+        "WHERE intent_id = ? AND decided_at IS NULL AND contradiction = 0",
+        (now, by, reason, intent_id),
+    )
+
+
+def _late(attempt: Attempt, outcome: Outcome, result: str | None, now: float) -> Steps[Recorded]:
+    found = yield from _existing(attempt.intent_id)
+    rows = yield Statement(
+        "SELECT ended_at, outcome FROM gate_attempts WHERE intent_id = ? AND attempt = ?",
+        (attempt.intent_id, attempt.number),
+    )
+    if rows and rows[0][0] is not None and rows[0][1] == outcome.certainty:
+        return Recorded(found)  # recorded before, by a commit whose answer was lost
+    yield Statement(
+        "UPDATE gate_attempts SET late_outcome = ?, late_result = ?, late_at = ? "
+        "WHERE intent_id = ? AND attempt = ? AND late_at IS NULL",
+        (outcome.certainty, result, now, attempt.intent_id, attempt.number),
+    )
+    wrong = contradicts(attempt, outcome, found)
+    if wrong:
+        yield Statement(
+            "INSERT INTO gate_questions "
+            "(intent_id, attempt, asked_at, reason, contradiction, window_from, window_to, candidates) "
+            "VALUES (?, ?, ?, ?, 1, ?, ?, '[]') ON CONFLICT (intent_id, attempt) DO UPDATE SET contradiction = 1, "
+            "reason = excluded.reason, decided_at = NULL, decision = NULL, decided_by = NULL, why = NULL",
+            (
+                attempt.intent_id,
+                attempt.number,
+                now,
+                f"an attempt ended late with {outcome.certainty} ({outcome.reason}), but the intent had become "
+                f"{found.state} ({found.reason or 'begun again'})",
+                attempt.sent_since,
+                now,
+            ),
+        )
+    return Recorded(found, late=True, contradiction=wrong)
+
+
+def contradicts(attempt: Attempt, outcome: Outcome, found: Stored) -> bool:
+    """Whether a late outcome and what is stored cannot both be true."""
+    if outcome.certainty is Certainty.SUCCEEDED:
+        # After a decision "no effect" sent_since is NULL, or that of the attempts which were then allowed.
+        return found.state is not State.SUCCEEDED and found.sent_since != attempt.sent_since
+    if outcome.certainty in (Certainty.FAILED, Certainty.NEVER_ARRIVED):
+        return found.state is State.SUCCEEDED and found.attempts == attempt.number and not attempt.resend
+    return False
+
+
+# -- leases and evidence -----------------------------------------------------------------------------------
+
+
+def expire_one(found: Stored, now: float) -> Steps[bool]:
+    """IN_FLIGHT → UNKNOWN for an intent whose lease has ended; whether it was still so."""
+    rows = yield Statement(
+        "UPDATE gate_intents SET state = 'UNKNOWN', reason = ?, lease_until = NULL, "
+        "unknown_since = COALESCE(unknown_since, ?), updated_at = ? "
+        "WHERE intent_id = ? AND state = 'IN_FLIGHT' AND attempts = ? AND lease_until <= ? RETURNING 1",
+        (
+            "the lease ended without an answer",
+            now,
+            now,
+            found.intent_id,
+            found.attempts,
+            now,
+        ),
+    )
+    if rows:
+        yield Statement(
+            "UPDATE gate_attempts SET outcome = 'UNKNOWN', reason = 'lease ended', unknown_at = ? "
+            "WHERE intent_id = ? AND attempt = ? AND unknown_at IS NULL",
+            (now, found.intent_id, found.attempts),
+        )
+    return bool(rows)
+
+
+def expire(now: float, limit: int) -> Steps[int]:
+    """Make up to `limit` intents UNKNOWN whose lease has ended; how many."""
+    rows = yield Statement(
+        f"SELECT {COLUMNS} FROM gate_intents WHERE state = 'IN_FLIGHT' AND lease_until <= ? "
+        "ORDER BY lease_until LIMIT ?",
+        (now, limit),
+    )
+    expired = 0
+    for row in rows:
+        expired += yield from expire_one(stored(row), now)
+    return expired
+
+
+def decide(found: Stored, executed: bool, result: str | None, by: str, reason: str, now: float) -> Steps[bool]:
+    """UNKNOWN → SUCCEEDED or FAILED by evidence; False if it is not UNKNOWN any more, or begun again meanwhile."""
+    rows = yield Statement(
+        "UPDATE gate_intents SET state = ?, result = ?, reason = ?, unknown_since = NULL, "
+        "sent_since = CASE WHEN ? THEN sent_since ELSE NULL END, updated_at = ? "
+        "WHERE intent_id = ? AND state = 'UNKNOWN' AND attempts = ? RETURNING 1",
+        (
+            State.SUCCEEDED if executed else State.FAILED,
+            result,
+            reason,
+            executed,
+            now,
+            found.intent_id,
+            found.attempts,
+        ),
+    )
+    if rows:
+        yield from close_unknowns(found.intent_id, by, reason, now)
+    return bool(rows)
