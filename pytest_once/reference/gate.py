@@ -82,8 +82,8 @@ class Unrecorded(Unknown):
 class _Gate(Generic[D]):
     """Arguments of both gates: database: migrated. promises: by tool; a tool without one promises nothing.
 
-    lease_s: longer than a call ever takes; when it has passed, the intent is UNKNOWN. classify: what an exception of the
-    tool proves. history: attempts of an intent whose records are kept. clock: seconds since 1970.
+    lease_s: longer than a call ever takes; when it has passed, the intent is UNKNOWN. classify: what a tool's
+    exception proves. history: attempts of an intent whose records are kept. clock: seconds since 1970.
     """
 
     def __init__(

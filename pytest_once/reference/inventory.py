@@ -197,7 +197,7 @@ def _place(function: Any) -> str | None:
     if function is None:
         return None
     for each in reversed(list(_layers(function, None))):
-        code = getattr(each, "__code__", None) or getattr(getattr(type(each), "__call__", None), "__code__", None)
+        code = getattr(each, "__code__", None) or getattr(vars(type(each)).get("__call__"), "__code__", None)
         if code is not None:
             path = Path(code.co_filename)
             near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -15,7 +15,7 @@ class Metrics:
     """unknown: intents nobody can decide yet, ended leases included. oldest_s: age of the oldest of them.
 
     resolved: decided attempts that had been UNKNOWN, by what decided them ("look-up", "person", "late answer", or
-    "answer", that of a resend). mean_s: mean time to resolve. within: how many were resolved in up to each of BUCKETS_S.
+    "answer", that of a resend). mean_s: mean time to resolve. within: how many took no longer than each of BUCKETS_S.
     waiting_for_person, contradictions: open questions. person_share: those which needed a person, of all that were
     decided or wait for a person; None while there are none.
     """

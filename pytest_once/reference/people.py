@@ -92,7 +92,8 @@ def _question(row: tuple[Any, ...]) -> Question:
 def resolve(intent_id: str, decision: str, by: str, why: str, now: float, result: str | None = None) -> Steps[State]:
     """A person decides: `executed` makes it SUCCEEDED (result: the receipt, JSON), `not-executed` FAILED.
 
-    An UNKNOWN intent can be decided before anybody was asked. A contradiction is only closed: what was decided stays.
+    An UNKNOWN intent can be decided before anybody was asked. Where a late answer contradicts what was decided, the
+    person's word replaces that.
     Raises NotResolved, and ValueError for a decision, name or reason that is none.
     """
     if decision not in DECISIONS:
@@ -105,12 +106,16 @@ def resolve(intent_id: str, decision: str, by: str, why: str, now: float, result
     found = stored(rows[0])
     if (yield from transitions.expire_one(found, now)):
         found = replace(found, state=State.UNKNOWN)
+    after = State.SUCCEEDED if decision == EXECUTED else State.FAILED
     closed = yield from _close(found, decision, by, why, now)
     if found.state is State.UNKNOWN:
         reason = f"{by} decided: {why}"
         if (yield from transitions.decide(found, decision == EXECUTED, result, "person", reason, now)):
-            return State.SUCCEEDED if decision == EXECUTED else State.FAILED
+            return after
     elif closed:
+        if found.state in (State.SUCCEEDED, State.FAILED) and found.state is not after:
+            yield from transitions.correct(found, after, result, f"{by} corrected: {why}", now)
+            return after
         return found.state
     raise NotResolved(
         f"{intent_id} is {found.state}, not UNKNOWN" + (f" ({found.reason})" if found.reason else "") + _remedy(found)

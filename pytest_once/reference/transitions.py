@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -137,6 +137,8 @@ def admit(intent: Intent, promise: Promise, lease_s: float, history: int, now: f
     if found.state is State.IN_FLIGHT and (found.lease_until or 0.0) <= now:
         yield from expire_one(found, now)
         found = yield from _existing(intent.id)
+    if found.state is State.FAILED and (yield from _contradicted(intent.id)):
+        return replace(found, state=State.UNKNOWN, reason="a late answer says that it was executed after all")
     if not may_begin(found, promise, now):
         return found
     attempt = yield from _begin(found, lease_s, history, now)
@@ -160,6 +162,13 @@ def _existing(intent_id: str) -> Steps[Stored]:
     if found is None:
         raise LookupError(f"intent {intent_id!r} was deleted while it was asked for")
     return found
+
+
+def _contradicted(intent_id: str) -> Steps[bool]:
+    rows = yield Statement(
+        "SELECT 1 FROM gate_questions WHERE intent_id = ? AND contradiction = 1 AND decided_at IS NULL", (intent_id,)
+    )
+    return bool(rows)
 
 
 def _begin(found: Stored, lease_s: float, history: int, now: float) -> Steps[Attempt | None]:
@@ -400,3 +409,14 @@ def decide(found: Stored, executed: bool, result: str | None, by: str, reason: s
     if rows:
         yield from close_unknowns(found.intent_id, by, reason, now)
     return bool(rows)
+
+
+def correct(found: Stored, after: State, result: str | None, reason: str, now: float) -> Steps[None]:
+    """SUCCEEDED ↔ FAILED by the word of a person who was asked about a contradiction. Raises LookupError if too late."""
+    rows = yield Statement(
+        "UPDATE gate_intents SET state = ?, result = ?, reason = ?, sent_since = NULL, updated_at = ? "
+        "WHERE intent_id = ? AND state = ? AND attempts = ? RETURNING 1",
+        (after, result, reason, now, found.intent_id, found.state, found.attempts),
+    )
+    if not rows:
+        raise LookupError(f"{found.intent_id} was changed meanwhile; look at the queue again")
