@@ -18,10 +18,14 @@ Row: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL that SQLite and PostgreSQL both understand, with "?" for each value; no "?" and no "%" in its literals."""
+    """SQL that SQLite and PostgreSQL both understand, with "?" for each value; no "?" and no "%" in its literals.
+
+    lock: the rows it reads stay as they are until the transaction ends (on SQLite they do so anyway).
+    """
 
     sql: str
     values: tuple[object, ...] = ()
+    lock: bool = False
 
 
 Steps: TypeAlias = Generator[Statement, list[Row], T]
@@ -106,7 +110,7 @@ def _psycopg(connection: Any) -> Callable[[Statement], list[Row]]:
 
     def execute(statement: Statement) -> list[Row]:
         with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(_with_percent(statement.sql), statement.values)
+            cursor.execute(_for_postgresql(statement), statement.values)
             return [] if cursor.description is None else list(cursor.fetchall())
 
     return execute
@@ -117,11 +121,12 @@ def _async_psycopg(connection: Any) -> Callable[[Statement], Awaitable[list[Row]
 
     async def execute(statement: Statement) -> list[Row]:
         async with connection.cursor(row_factory=tuple_row) as cursor:
-            await cursor.execute(_with_percent(statement.sql), statement.values)
+            await cursor.execute(_for_postgresql(statement), statement.values)
             return [] if cursor.description is None else list(await cursor.fetchall())
 
     return execute
 
 
-def _with_percent(sql: str) -> str:
-    return sql.replace("%", "%%").replace("?", "%s")
+def _for_postgresql(statement: Statement) -> str:
+    sql = statement.sql.replace("%", "%%").replace("?", "%s")
+    return f"{sql} FOR SHARE" if statement.lock else sql
