@@ -163,8 +163,7 @@ def _metrics(options: argparse.Namespace) -> list[str]:
     mean, share = found.mean_s, found.person_share
     decided = ", ".join(f"{count} by {by}" for by, count in found.resolved.items()) or "none"
     return [
-        f"unknown now           {found.unknown}"
-        + (f", the oldest for {_age(found.oldest_s)}" if found.unknown else ""),
+        f"unknown now           {found.unknown}" + (f", the oldest for {oldest}" if found.unknown else ""),
         f"in flight             {found.in_flight}",
         f"resolved              {decided}",
         f"mean time to resolve  {'-' if mean is None else _age(mean)}",

@@ -33,14 +33,14 @@ from pytest_once.reference.people import EXECUTED, NOT_EXECUTED
 from pytest_once.reference.promise import NOTHING, Promise
 from pytest_once.reference.reconciler import Found, Lookup, Reconciler, Sought
 from pytest_once.reference.steps import Steps
-from pytest_once.reference.transitions import Attempt, Intent, State, Stored
+from pytest_once.reference.transitions import Attempt, Request, State, Stored
 
 T = TypeVar("T")
 
 LEASE_S = 60.0
 LIFETIME_S = 120.0
 LAG_S = 60.0
-INTENT = Intent("shop:order_1:refund:pay", "refund", {"order": "order_1", "amount": 500})
+PAY = Request("shop:order_1:refund:pay", "refund", {"order": "order_1", "amount": 500})
 
 Act = Callable[[Attempt], Any]
 
@@ -92,7 +92,7 @@ class _Scene:
         if not (self._keyed and attempt.key in self._keys()):
             with self._ledger.open("a") as ledger:
                 print(attempt.key, file=ledger)
-        return {"paid": INTENT.id}
+        return {"paid": PAY.id}
 
     def effects(self) -> int:
         return len(self._keys())
@@ -102,7 +102,7 @@ class _Scene:
 
     # -- what happens
 
-    def request(self, act: Act, intent: Intent = INTENT) -> Receipt | NotExecuted:
+    def request(self, act: Act, intent: Request = PAY) -> Receipt | NotExecuted:
         try:
             return self.gate.call(intent, act)
         except NotExecuted as refused:
@@ -118,7 +118,7 @@ class _Scene:
                 os.kill(os.getpid(), signal.SIGKILL)
 
             try:
-                self.gate.call(INTENT, killed)
+                self.gate.call(PAY, killed)
             finally:
                 os._exit(1)
         _, status = os.waitpid(child, 0)
@@ -134,7 +134,7 @@ class _Scene:
         Reconciler(self.database, {"refund": lookup}, promises=promises, clock=lambda: self.now).run()
 
     def stored(self) -> Stored | None:
-        return self.database.transact(transitions.read(INTENT.id))
+        return self.database.transact(transitions.read(PAY.id))
 
     def asked(self) -> int:
         return len(self.database.transact(people.queue()))
@@ -240,7 +240,7 @@ def _no_lookup(scene: _Scene) -> None:
 
 def _person_says_executed(scene: _Scene) -> None:
     _no_lookup(scene)
-    decision = people.resolve(INTENT.id, EXECUTED, "ada", "seen in the bank's list", scene.now, json.dumps({"paid": 1}))
+    decision = people.resolve(PAY.id, EXECUTED, "ada", "seen in the bank's list", scene.now, json.dumps({"paid": 1}))
     scene.database.transact(decision)
 
 
@@ -272,7 +272,7 @@ def _late_answer_denies(scene: _Scene) -> None:
     def slow(attempt: Attempt) -> Any:
         scene.now += LEASE_S
         scene.reconcile(looks=False)
-        denied = people.resolve(INTENT.id, NOT_EXECUTED, "ada", "not in the list", scene.now)
+        denied = people.resolve(PAY.id, NOT_EXECUTED, "ada", "not in the list", scene.now)
         scene.database.transact(denied)
         return scene.acts(attempt)
 
@@ -281,32 +281,32 @@ def _late_answer_denies(scene: _Scene) -> None:
 
 KEYS = Promise(key_retention_s=86400.0, request_lifetime_s=LIFETIME_S)
 LOOKS = Promise(request_lifetime_s=LIFETIME_S, visibility_lag_s=LAG_S)
-OTHER = Intent(INTENT.id, INTENT.tool, {"order": "order_1", "amount": 900})
+OTHER = Request(PAY.id, PAY.tool, {"order": "order_1", "amount": 900})
 
-MODES: tuple[tuple[str, Promise, Callable[[_Scene], None], Intent], ...] = (
-    ("answered", NOTHING, _answered, INTENT),
+MODES: tuple[tuple[str, Promise, Callable[[_Scene], None], Request], ...] = (
+    ("answered", NOTHING, _answered, PAY),
     ("answered, then asked with another amount", NOTHING, _answered, OTHER),
-    ("connection refused", NOTHING, _connection_refused, INTENT),
-    ("declined with a code (402)", NOTHING, _declined, INTENT),
-    ("request lost (time-out)", NOTHING, _lost_request, INTENT),
-    ("answer lost (time-out)", NOTHING, _lost_answer, INTENT),
-    ("answer lost (reset)", NOTHING, _reset, INTENT),
-    ("500 after acting", NOTHING, _error_500, INTENT),
-    ("409, key in use", NOTHING, _in_progress, INTENT),
-    ("202, accepted only", NOTHING, _accepted, INTENT),
-    ("killed before sending", NOTHING, _killed_before, INTENT),
-    ("killed after acting", NOTHING, _killed_after, INTENT),
-    ("killed after acting, lease ended", NOTHING, _killed_after_and_lease_ended, INTENT),
-    ("the same, provider knows keys", KEYS, _killed_after_and_lease_ended, INTENT),
-    ("the same, look-up finds it", LOOKS, _killed_after_and_found, INTENT),
-    ("killed before sending, looked up early", LOOKS, _killed_before_and_looked_up_early, INTENT),
-    ("killed before sending, looked up in time", LOOKS, _killed_before_and_looked_up_late, INTENT),
-    ("answer lost, provider has no look-up", NOTHING, _no_lookup, INTENT),
-    ("the same, a person has found it", NOTHING, _person_says_executed, INTENT),
-    ("receipt could not be stored", NOTHING, _receipt_not_stored, INTENT),
-    ("answer after the lease ended", NOTHING, _late_answer, INTENT),
-    ("the same, after a person denied it", NOTHING, _late_answer_denies, INTENT),
-    ("gate's database unreachable", NOTHING, _gate_unreachable, INTENT),
+    ("connection refused", NOTHING, _connection_refused, PAY),
+    ("declined with a code (402)", NOTHING, _declined, PAY),
+    ("request lost (time-out)", NOTHING, _lost_request, PAY),
+    ("answer lost (time-out)", NOTHING, _lost_answer, PAY),
+    ("answer lost (reset)", NOTHING, _reset, PAY),
+    ("500 after acting", NOTHING, _error_500, PAY),
+    ("409, key in use", NOTHING, _in_progress, PAY),
+    ("202, accepted only", NOTHING, _accepted, PAY),
+    ("killed before sending", NOTHING, _killed_before, PAY),
+    ("killed after acting", NOTHING, _killed_after, PAY),
+    ("killed after acting, lease ended", NOTHING, _killed_after_and_lease_ended, PAY),
+    ("the same, provider knows keys", KEYS, _killed_after_and_lease_ended, PAY),
+    ("the same, look-up finds it", LOOKS, _killed_after_and_found, PAY),
+    ("killed before sending, looked up early", LOOKS, _killed_before_and_looked_up_early, PAY),
+    ("killed before sending, looked up in time", LOOKS, _killed_before_and_looked_up_late, PAY),
+    ("answer lost, provider has no look-up", NOTHING, _no_lookup, PAY),
+    ("the same, a person has found it", NOTHING, _person_says_executed, PAY),
+    ("receipt could not be stored", NOTHING, _receipt_not_stored, PAY),
+    ("answer after the lease ended", NOTHING, _late_answer, PAY),
+    ("the same, after a person denied it", NOTHING, _late_answer_denies, PAY),
+    ("gate's database unreachable", NOTHING, _gate_unreachable, PAY),
 )
 """Name, the provider's promise, what happens, and what the next request asks for."""
 
@@ -326,7 +326,7 @@ def run() -> list[Mode]:
     return [_run(*mode) for mode in MODES]
 
 
-def _run(name: str, promise: Promise, happen: Callable[[_Scene], None], then: Intent) -> Mode:
+def _run(name: str, promise: Promise, happen: Callable[[_Scene], None], then: Request) -> Mode:
     with _scene(promise) as scene:
         happen(scene)
         unreachable = scene.database.broken
@@ -363,7 +363,5 @@ def told(modes: list[Mode]) -> list[str]:
     rows = [("failure mode", "what is known", "the next request", "effects")]
     rows += [(mode.name, mode.known, mode.disposition, str(mode.effects)) for mode in modes]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
-    ]
+    lines = ["  ".join(map(str.ljust, row, [*widths, 0])) for row in rows]
     return [lines[0], "-" * len(lines[0]), *lines[1:]]

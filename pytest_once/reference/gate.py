@@ -24,7 +24,7 @@ from pytest_once.reference.outcomes import Certainty, Outcome, of_exception
 from pytest_once.reference.promise import NOTHING, Promise
 from pytest_once.reference.routing import GATED, Level, declare
 from pytest_once.reference.steps import Steps
-from pytest_once.reference.transitions import Attempt, Intent, Recorded, State, Stored
+from pytest_once.reference.transitions import Attempt, Recorded, Request, State, Stored
 
 P = ParamSpec("P")
 D = TypeVar("D")
@@ -105,43 +105,43 @@ class _Gate(Generic[D]):
         self.history = history
         self.clock = clock
 
-    def _register_flow(self, intent: Intent) -> Flow[State]:
+    def _register_flow(self, request: Request) -> Flow[State]:
         def steps() -> Steps[Stored | None]:
-            yield from transitions.register(intent, self.clock())
-            return (yield from transitions.read(intent.id))
+            yield from transitions.register(request, self.clock())
+            return (yield from transitions.read(request.id))
 
-        found = yield from self._reach(intent, steps())
-        if found.fingerprint != intent.fingerprint:
-            raise _conflict(intent, found)
+        found = yield from self._reach(request, steps())
+        if found.fingerprint != request.fingerprint:
+            raise _conflict(request, found)
         state: State = found.state
         return state
 
-    def _reach(self, intent: Intent, steps: Steps[T]) -> Flow[Any]:
+    def _reach(self, request: Request, steps: Steps[T]) -> Flow[Any]:
         try:
             return (yield Transact(steps))
         except Exception as error:
             raise GateUnreachable(
-                intent.id,
-                f"{intent.id} was not executed: the gate's database failed ({type(error).__name__}: {error}). Without "
+                request.id,
+                f"{request.id} was not executed: the gate's database failed ({type(error).__name__}: {error}). Without "
                 "the gate nobody knows whether it was executed before; try again when the database answers",
             ) from error
 
-    def _call_flow(self, intent: Intent, act: Callable[[Attempt], Any], free_retries: int) -> Flow[Receipt]:
-        promise = self.promises.get(intent.tool, NOTHING)
+    def _call_flow(self, request: Request, act: Callable[[Attempt], Any], free_retries: int) -> Flow[Receipt]:
+        promise = self.promises.get(request.tool, NOTHING)
         for left in range(free_retries, -1, -1):
             now = self.clock()
             admission = yield from self._reach(
-                intent, transitions.admit(intent, promise, self.lease_s, self.history, now)
+                request, transitions.admit(request, promise, self.lease_s, self.history, now)
             )
             if not isinstance(admission, Attempt):
-                return _answer(intent, admission, now)
-            receipt = yield from self._attempt(intent, admission, act, again=left > 0)
+                return _answer(request, admission, now)
+            receipt = yield from self._attempt(request, admission, act, again=left > 0)
             if receipt is not None:
                 return receipt
         raise AssertionError("the last attempt returns or raises")
 
     def _attempt(
-        self, intent: Intent, attempt: Attempt, act: Callable[[Attempt], Any], again: bool
+        self, request: Request, attempt: Attempt, act: Callable[[Attempt], Any], again: bool
     ) -> Flow[Receipt | None]:
         """The receipt; None if nothing arrived and `again` allows another attempt."""
         try:
@@ -160,21 +160,21 @@ class _Gate(Generic[D]):
                 return None
             if state is State.SUCCEEDED:
                 return _receipt(recorded.stored, replayed=True)
-            raise _refusal(intent, recorded.stored, self.clock()) from error
+            raise _refusal(request, recorded.stored, self.clock()) from error
         text, trouble = _json(value)
         outcome = Outcome(Certainty.SUCCEEDED, trouble or "the tool returned")
         recorded = yield from self._record(attempt, outcome, text, None)
         if recorded.stored.state is not State.SUCCEEDED:
             raise Unrecorded(
-                intent.id,
-                f"{intent.id} was executed, but after its lease had ended; the intent had become "
+                request.id,
+                f"{request.id} was executed, but after its lease had ended; the intent had become "
                 f"{recorded.stored.state}. The late result is noted"
                 + (", and a person is asked: the two contradict each other" if recorded.contradiction else ""),
                 outcome,
             )
         if trouble:
             raise TypeError(
-                f"{intent.id} was executed and is recorded, but {trouble}: return JSON values from the tool"
+                f"{request.id} was executed and is recorded, but {trouble}: return JSON values from the tool"
             )
         return _receipt(recorded.stored, replayed=recorded.late)
 
@@ -203,21 +203,21 @@ class _Gate(Generic[D]):
 class Gate(_Gate[Database]):
     """The gate for synchronous callers. Safe in any number of threads and processes."""
 
-    def register(self, intent: Intent) -> State:
+    def register(self, request: Request) -> State:
         """Store an intent before anybody acts on it; its state. Raises Conflict, GateUnreachable.
 
         To commit it together with a task, run `transitions.register` in that transaction instead.
         """
-        return drive(self.database, self._register_flow(intent))
+        return drive(self.database, self._register_flow(request))
 
-    def call(self, intent: Intent, act: Callable[[Attempt], Any], *, free_retries: int = 0) -> Receipt:
+    def call(self, request: Request, act: Callable[[Attempt], Any], *, free_retries: int = 0) -> Receipt:
         """Let `act(attempt)` execute at most once for this intent, and return the receipt.
 
         act: returns a JSON value when the effect has happened, and raises otherwise. free_retries: further attempts, at
         once, as long as no request arrived at all.
         Raises Conflict, InProgress, Failed, Unknown, GateUnreachable; what `act` raised is their cause.
         """
-        return drive(self.database, self._call_flow(intent, act, free_retries))
+        return drive(self.database, self._call_flow(request, act, free_retries))
 
     def protect(
         self,
@@ -252,15 +252,15 @@ class Gate(_Gate[Database]):
 class AsyncGate(_Gate[AsyncDatabase]):
     """The gate for asynchronous callers; see Gate. A cancelled call is recorded as UNKNOWN."""
 
-    async def register(self, intent: Intent) -> State:
+    async def register(self, request: Request) -> State:
         """As Gate.register."""
-        return await drive_async(self.database, self._register_flow(intent))
+        return await drive_async(self.database, self._register_flow(request))
 
     async def call(
-        self, intent: Intent, act: Callable[[Attempt], Awaitable[Any] | Any], *, free_retries: int = 0
+        self, request: Request, act: Callable[[Attempt], Awaitable[Any] | Any], *, free_retries: int = 0
     ) -> Receipt:
         """As Gate.call; `act` may be a coroutine function."""
-        return await drive_async(self.database, self._call_flow(intent, act, free_retries))
+        return await drive_async(self.database, self._call_flow(request, act, free_retries))
 
     def protect(
         self,
@@ -312,14 +312,14 @@ class _Guarded:
         self._id_of = intent
         self._binds = [name for name in known if name != intent] if binds is None else list(binds)
 
-    def intent(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Intent:
+    def intent(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)
         identity = values[self._id_of] if isinstance(self._id_of, str) else self._id_of(**values)
         if not isinstance(identity, str) or not identity:
             raise ValueError(f"{self.tool}: the intent's id must be a text that is not empty, not {identity!r}")
-        return Intent(identity, self.tool, {name: values[name] for name in self._binds})
+        return Request(identity, self.tool, {name: values[name] for name in self._binds})
 
     def act(self, args: tuple[Any, ...], kwargs: dict[str, Any], attempt: Attempt) -> Any:
         given = {**kwargs, "attempt": attempt} if self.takes_attempt else kwargs
@@ -345,34 +345,35 @@ def _receipt(found: Stored, replayed: bool) -> Receipt:
     return Receipt(found.intent_id, json.loads(found.result or "null"), replayed)
 
 
-def _answer(intent: Intent, found: Stored, now: float) -> Receipt:
+def _answer(request: Request, found: Stored, now: float) -> Receipt:
     """What a request gets that was not admitted."""
-    if found.fingerprint != intent.fingerprint:
-        raise _conflict(intent, found)
+    if found.fingerprint != request.fingerprint:
+        raise _conflict(request, found)
     if found.state is State.SUCCEEDED:
         return _receipt(found, replayed=True)
-    raise _refusal(intent, found, now)
+    raise _refusal(request, found, now)
 
 
-def _conflict(intent: Intent, found: Stored) -> Conflict:
+def _conflict(request: Request, found: Stored) -> Conflict:
     return Conflict(
-        intent.id,
-        f"{intent.id} was not executed: this identity belongs to {found.tool} {found.payload}, and the request is for "
-        f"{intent.tool} {intent.payload}. Another action needs an identity of its own; the same one must come with "
+        request.id,
+        f"{request.id} was not executed: this identity belongs to {found.tool} {found.payload}, and the request is for "
+        f"{request.tool} {request.payload}. Another action needs an identity of its own; the same one must come with "
         "the same payload",
     )
 
 
-def _refusal(intent: Intent, found: Stored, now: float) -> NotExecuted:
+def _refusal(request: Request, found: Stored, now: float) -> NotExecuted:
     if found.state is State.FAILED:
-        return Failed(intent.id, f"{intent.id} certainly had no effect ({found.reason}); it may be tried again")
+        return Failed(request.id, f"{request.id} certainly had no effect ({found.reason}); it may be tried again")
     if found.state is State.IN_FLIGHT:
         left = max(0.0, (found.lease_until or now) - now)
         return InProgress(
-            intent.id, f"{intent.id} is being executed by somebody else, for {left:.0f} s more at most; ask again then"
+            request.id,
+            f"{request.id} is being executed by somebody else, for {left:.0f} s more at most; ask again then",
         )
     return Unknown(
-        intent.id,
-        f"{intent.id} may have been executed ({found.reason}), so it is not tried again. The reconciler looks it up "
+        request.id,
+        f"{request.id} may have been executed ({found.reason}), so it is not tried again. The reconciler looks it up "
         "or asks a person: python -m pytest_once.reference queue",
     )

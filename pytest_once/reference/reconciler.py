@@ -21,11 +21,9 @@ from pytest_once.reference.databases import AsyncDatabase, Database
 from pytest_once.reference.flows import Call, Flow, Transact, drive, drive_async
 from pytest_once.reference.promise import NOTHING, Promise
 from pytest_once.reference.steps import Statement, Steps
-from pytest_once.reference.transitions import COLUMNS, Stored, fingerprint_of, stored
+from pytest_once.reference.transitions import COLUMNS, Stored, stored
 
 D = TypeVar("D")
-
-_NOT_SAID = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,12 @@ class Sought:
 class Found:
     """Something the provider has done. result: what becomes the receipt, JSON.
 
-    payload: its effect-bearing fields as the intent names them, if they can be told; other ones than the intent's are
-    no confirmation, but a case for a person.
+    fields: effect-bearing fields as the payload names them, where the provider tells them; with other values than the
+    payload's it is no confirmation, but a case for a person.
     """
 
     result: Any
-    payload: Any = _NOT_SAID
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +93,11 @@ def judge(sought: Sought, answer: Sequence[Found] | Exception | None, promise: P
         return Judged(Judgement.UNDECIDABLE, f"the provider has done it {len(answer)} times")
     if answer:
         found = answer[0]
-        if found.payload is not _NOT_SAID and fingerprint_of(sought.tool, found.payload) != sought.fingerprint:
-            return Judged(Judgement.UNDECIDABLE, "what the provider has under this identity has another payload")
+        if other := [name for name, value in found.fields.items() if sought.payload.get(name) != value]:
+            return Judged(
+                Judgement.UNDECIDABLE,
+                f"the provider has something else under this identity: {', '.join(other)} differs",
+            )
         return Judged(Judgement.EXECUTED, "the look-up found it", found.result)
     proven_at = promise.absence_proven_at(sought.sent_until)
     if asked_at >= proven_at:

@@ -11,13 +11,14 @@ or too late, and nobody acts on it.
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from pytest_once.reference import identity
 from pytest_once.reference.outcomes import Certainty, Outcome
+from pytest_once.reference.planning import Intent
 from pytest_once.reference.promise import Promise
 from pytest_once.reference.steps import Statement, Steps
 
@@ -32,32 +33,28 @@ class State(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class Intent:
-    """One action that is meant once. Everything that changes its effect belongs into the payload.
+class Request:
+    """Asks for one action that is meant once. Everything that changes its effect belongs into the payload.
 
-    id: made at planning time and stored with the task (`tenant:task:step:action`, or a UUID); never made from an
-    attempt, a clock or a hash of the arguments. payload: JSON. Raises TypeError or ValueError for what is not.
+    id: the intent's, made at planning time and stored with the task (`identity.intent_id`, `identity.uuid7`); never
+    made from an attempt, a clock or a hash of the arguments. payload: JSON object. fingerprint: what the id is bound to; by
+    default the tool's name and the whole payload. Raises IdentityError (a ValueError) for what has no JSON form.
     """
 
     __slots__ = ("fingerprint", "id", "payload", "tool")
 
-    def __init__(self, id: str, tool: str, payload: Any) -> None:
+    def __init__(self, id: str, tool: str, payload: Mapping[str, object], fingerprint: str | None = None) -> None:
         if not id or not tool:
-            raise ValueError("an intent needs an id and the name of its tool")
+            raise ValueError("a request needs the id of its intent and the name of its tool")
         self.id = id
         self.tool = tool
-        self.payload = canonical(payload)
-        self.fingerprint = fingerprint_of(tool, payload)
+        self.payload = identity.canonical(payload)
+        self.fingerprint = fingerprint or identity.fingerprint([tool, payload])
 
-
-def canonical(payload: Any) -> str:
-    """JSON text that is equal for equal payloads. NaN and infinities are refused: JSON does not know them."""
-    return json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def fingerprint_of(tool: str, payload: Any) -> str:
-    """What an identity is bound to: 64 hex digits over the tool's name and the payload."""
-    return hashlib.sha256(canonical([tool, payload]).encode()).hexdigest()
+    @classmethod
+    def of(cls, intent: Intent) -> Request:
+        """The request for a planned intent, bound to its effect-bearing fields only; its action is the tool."""
+        return cls(intent.intent_id, intent.action, dict(request.payload), intent.binding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,33 +113,33 @@ def read(intent_id: str) -> Steps[Stored | None]:
     return stored(rows[0]) if rows else None
 
 
-def register(intent: Intent, now: float) -> Steps[bool]:
+def register(request: Request, now: float) -> Steps[bool]:
     """Insert the intent, or leave what is there; whether it is new. For the transaction that stores the task."""
     rows = yield Statement(
         "INSERT INTO gate_intents (intent_id, tool, payload, fingerprint, state, attempts, created_at, updated_at) "
         "VALUES (?, ?, ?, ?, 'REGISTERED', 0, ?, ?) ON CONFLICT (intent_id) DO NOTHING RETURNING 1",
-        (intent.id, intent.tool, intent.payload, intent.fingerprint, now, now),
+        (request.id, request.tool, request.payload, request.fingerprint, now, now),
     )
     return bool(rows)
 
 
-def admit(intent: Intent, promise: Promise, lease_s: float, history: int, now: float) -> Steps[Admission]:
+def admit(request: Request, promise: Promise, lease_s: float, history: int, now: float) -> Steps[Admission]:
     """Insert or read, and take the right to act if it can be had. history: attempts to keep records of."""
-    if (yield from register(intent, now)):
-        found = _new(intent)
+    if (yield from register(request, now)):
+        found = _new(request)
     else:
-        found = yield from _existing(intent.id)
-    if found.fingerprint != intent.fingerprint:
+        found = yield from _existing(request.id)
+    if found.fingerprint != request.fingerprint:
         return found
     if found.state is State.IN_FLIGHT and (found.lease_until or 0.0) <= now:
         yield from expire_one(found, now)
-        found = yield from _existing(intent.id)
-    if found.state is State.FAILED and (yield from _contradicted(intent.id)):
+        found = yield from _existing(request.id)
+    if found.state is State.FAILED and (yield from _contradicted(request.id)):
         return replace(found, state=State.UNKNOWN, reason="a late answer says that it was executed after all")
     if not may_begin(found, promise, now):
         return found
     attempt = yield from _begin(found, lease_s, history, now)
-    return attempt or (yield from _existing(intent.id))
+    return attempt or (yield from _existing(request.id))
 
 
 def may_begin(found: Stored, promise: Promise, now: float) -> bool:
@@ -152,9 +149,11 @@ def may_begin(found: Stored, promise: Promise, now: float) -> bool:
     return found.state is State.UNKNOWN and promise.resend_is_safe(found.sent_since or 0.0, now)
 
 
-def _new(intent: Intent) -> Stored:
+def _new(request: Request) -> Stored:
     nothing = (None, None, None, None)
-    return Stored(intent.id, intent.tool, intent.payload, intent.fingerprint, State.REGISTERED, None, None, 0, *nothing)
+    return Stored(
+        request.id, request.tool, request.payload, request.fingerprint, State.REGISTERED, None, None, 0, *nothing
+    )
 
 
 def _existing(intent_id: str) -> Steps[Stored]:
@@ -412,7 +411,7 @@ def decide(found: Stored, executed: bool, result: str | None, by: str, reason: s
 
 
 def correct(found: Stored, after: State, result: str | None, reason: str, now: float) -> Steps[None]:
-    """SUCCEEDED ↔ FAILED by the word of a person who was asked about a contradiction. Raises LookupError if too late."""
+    """SUCCEEDED ↔ FAILED by a person who was asked about a contradiction. Raises LookupError if it is neither now."""
     rows = yield Statement(
         "UPDATE gate_intents SET state = ?, result = ?, reason = ?, sent_since = NULL, updated_at = ? "
         "WHERE intent_id = ? AND state = ? AND attempts = ? RETURNING 1",
