@@ -370,7 +370,7 @@ def _refusal(request: Request, found: Stored, now: float) -> NotExecuted:
         left = max(0.0, (found.lease_until or now) - now)
         return InProgress(
             request.id,
-            f"{request.id} is being executed by somebody else, for {left:.0f} s more at most; ask again then",
+            f"{request.id} may be executed by somebody else, for {left:.0f} s at most; ask again then",
         )
     return Unknown(
         request.id,

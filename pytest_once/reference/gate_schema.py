@@ -37,7 +37,7 @@ GATE_SCHEMA = Migration(
           asked_at DOUBLE PRECISION NOT NULL, reason TEXT NOT NULL, contradiction BIGINT NOT NULL,
           window_from DOUBLE PRECISION, window_to DOUBLE PRECISION, candidates TEXT NOT NULL,
           decided_at DOUBLE PRECISION, decision TEXT, decided_by TEXT, why TEXT,
-          PRIMARY KEY (intent_id, attempt))""",
+          PRIMARY KEY (intent_id, attempt, contradiction))""",
         "CREATE INDEX gate_waiting ON gate_questions (asked_at, intent_id) WHERE decided_at IS NULL",
     ),
 )

@@ -42,21 +42,29 @@ class NotResolved(Exception):
 
 
 def ask(found: Stored, reason: str, candidates: Sequence[Any], now: float) -> Steps[bool]:
-    """Put an UNKNOWN intent into the queue; one that waits there gets the newer evidence. Whether it is new."""
+    """Put an UNKNOWN intent into the queue; one that waits there gets the newer evidence. Whether it is new.
+
+    An intent has one open question, however often it was tried; what people have decided stays on record.
+    """
     evidence = json.dumps(list(candidates), sort_keys=True, ensure_ascii=False)
-    rows = yield Statement(
-        "INSERT INTO gate_questions "
-        "(intent_id, attempt, asked_at, reason, contradiction, window_from, window_to, candidates) "
-        "VALUES (?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT (intent_id, attempt) DO NOTHING RETURNING 1",
-        (found.intent_id, found.attempts, now, reason, found.sent_since, found.sent_until, evidence),
+    told = (found.attempts, reason, found.sent_since, found.sent_until, evidence)
+    waiting = yield Statement(
+        "UPDATE gate_questions SET attempt = ?, reason = ?, window_from = ?, window_to = ?, candidates = ? "
+        "WHERE intent_id = ? AND decided_at IS NULL AND contradiction = 0 RETURNING 1",
+        (*told, found.intent_id),
     )
-    if not rows:
-        yield Statement(
-            "UPDATE gate_questions SET candidates = ?, reason = ? "
-            "WHERE intent_id = ? AND attempt = ? AND decided_at IS NULL AND contradiction = 0",
-            (evidence, reason, found.intent_id, found.attempts),
-        )
-    return bool(rows)
+    if waiting:
+        return False
+    yield Statement(
+        "DELETE FROM gate_questions WHERE intent_id = ? AND decision = 'withdrawn' AND contradiction = 0",
+        (found.intent_id,),
+    )
+    yield Statement(
+        "INSERT INTO gate_questions (intent_id, attempt, reason, window_from, window_to, candidates, asked_at, "
+        "contradiction) VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+        (found.intent_id, *told, now),
+    )
+    return True
 
 
 def queue(limit: int = 100) -> Steps[list[Question]]:

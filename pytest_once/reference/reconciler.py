@@ -86,7 +86,10 @@ class Judged:
 def judge(sought: Sought, answer: Sequence[Found] | Exception | None, promise: Promise, asked_at: float) -> Judged:
     """What an answer proves. answer: None if there is no exact look-up. asked_at: before the look-up was sent."""
     if answer is None:
-        return Judged(Judgement.UNDECIDABLE, "the provider has no exact look-up")
+        reason = "the provider has no exact look-up"
+        if promise.resend_is_safe(sought.sent_since, asked_at):
+            return Judged(Judgement.WAITING, f"{reason}, but a resend under the same key will tell")
+        return Judged(Judgement.UNDECIDABLE, reason)
     if isinstance(answer, Exception):
         return Judged(Judgement.WAITING, f"the look-up failed ({type(answer).__name__}: {answer})")
     if len(answer) > 1:
@@ -102,12 +105,12 @@ def judge(sought: Sought, answer: Sequence[Found] | Exception | None, promise: P
     proven_at = promise.absence_proven_at(sought.sent_until)
     if asked_at >= proven_at:
         return Judged(Judgement.NOT_EXECUTED, "not found, and nothing of it can be on its way or invisible any more")
-    if proven_at == math.inf:
+    if proven_at == math.inf and not promise.resend_is_safe(sought.sent_since, asked_at):
         return Judged(
             Judgement.UNDECIDABLE,
             "not found, but nobody knows how long a request may be on its way or an effect invisible",
         )
-    return Judged(Judgement.WAITING, f"not found, which proves nothing for {proven_at - asked_at:.0f} s more")
+    return Judged(Judgement.WAITING, "not found, which proves nothing yet")
 
 
 @dataclass(slots=True)

@@ -37,8 +37,8 @@ class Request:
     """Asks for one action that is meant once. Everything that changes its effect belongs into the payload.
 
     id: the intent's, made at planning time and stored with the task (`identity.intent_id`, `identity.uuid7`); never
-    made from an attempt, a clock or a hash of the arguments. payload: JSON object. fingerprint: what the id is bound to; by
-    default the tool's name and the whole payload. Raises IdentityError (a ValueError) for what has no JSON form.
+    made from an attempt, a clock or a hash of the arguments. payload: JSON object. fingerprint: what the id is bound
+    to; by default the tool's name and the whole payload. Raises IdentityError (a ValueError) for what has no JSON form.
     """
 
     __slots__ = ("fingerprint", "id", "payload", "tool")
@@ -54,7 +54,7 @@ class Request:
     @classmethod
     def of(cls, intent: Intent) -> Request:
         """The request for a planned intent, bound to its effect-bearing fields only; its action is the tool."""
-        return cls(intent.intent_id, intent.action, dict(request.payload), intent.binding)
+        return cls(intent.intent_id, intent.action, intent.payload, intent.binding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ def _late(attempt: Attempt, outcome: Outcome, result: str | None, now: float) ->
         yield Statement(
             "INSERT INTO gate_questions "
             "(intent_id, attempt, asked_at, reason, contradiction, window_from, window_to, candidates) "
-            "VALUES (?, ?, ?, ?, 1, ?, ?, '[]') ON CONFLICT (intent_id, attempt) DO UPDATE SET contradiction = 1, "
+            "VALUES (?, ?, ?, ?, 1, ?, ?, '[]') ON CONFLICT (intent_id, attempt, contradiction) DO UPDATE SET "
             "reason = excluded.reason, decided_at = NULL, decision = NULL, decided_by = NULL, why = NULL",
             (
                 attempt.intent_id,
