@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
+from pytest_once.reference.answers import Answer
 from pytest_once.reference.claims import Delivery
 from pytest_once.reference.databases import AsyncDatabase, AsyncSQLite, PostgreSQL, SQLite
 from pytest_once.reference.relay import AsyncRelay, Relay, Round, Send, Terms
@@ -57,8 +58,9 @@ def relay_round(store: Store, send: Send, terms: Terms) -> Round:
     """One round of the relay that belongs to the store."""
     if isinstance(store, OnALoop):
 
-        async def send_async(batch: Sequence[Delivery]) -> Any:
-            return send(batch)
+        async def send_async(batch: Sequence[Delivery]) -> Mapping[str, Answer]:
+            # A receiver of the test's may run an event loop of its own.
+            return await asyncio.to_thread(send, batch)
 
         return store.run(AsyncRelay(store.database, send_async, terms).round())
     return Relay(store, send, terms).round()
@@ -80,7 +82,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def _schemas(server: psycopg.Connection[tuple[object, ...]]) -> Iterator[Callable[[], str]]:
+def new_schema(server: psycopg.Connection[tuple[object, ...]]) -> Iterator[Callable[[], str]]:
     """Makes an empty schema in a database of this process and gives its URL."""
     name = f"reference_{os.getpid()}"
     address = urlsplit(os.environ.get("ONCE_POSTGRESQL_URL", POSTGRESQL_URL))
@@ -113,7 +115,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
         store: Store
         if request.param == "psycopg":
             if name not in urls:
-                urls[name] = request.getfixturevalue("_schemas")()
+                urls[name] = request.getfixturevalue("new_schema")()
             store = PostgreSQL(urls[name])
         elif request.param == "aiosqlite":
             store = OnALoop(AsyncSQLite(tmp_path / f"{name}.db"))
