@@ -13,7 +13,7 @@ import functools
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -270,10 +270,10 @@ class AsyncGate(_Gate[AsyncDatabase]):
         level: Level = Level.L3,
         binds: Sequence[str] | None = None,
         free_retries: int = 0,
-    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """As Gate.protect, for coroutine functions."""
 
-        def wrap(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        def wrap(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             guarded = _Guarded(function, intent, tool, binds)
 
             @functools.wraps(function)

@@ -139,7 +139,7 @@ def _tool(name: str | None, tool: Any, place: str, trusted: bool) -> Tool:
     told = _attribute(tool, "name")
     if isinstance(tool, Mapping) and isinstance(inner := tool.get("function"), Mapping):
         told = inner.get("name")
-    name = name or (told if isinstance(told, str) else None) or getattr(function, "__name__", None)
+    name = name or (told if isinstance(told, str) else None) or _name(function)
     if name is None or (function is None and not isinstance(told, str)):
         raise InventoryError(
             f"{place} is a {type(tool).__name__}, which is no tool: give functions, objects with a name and a function "
@@ -172,6 +172,11 @@ def _function(tool: Any) -> Any:
         if callable(value) and _place(value) is not None:
             return value
     return tool if callable(tool) and not isinstance(tool, type) else None
+
+
+def _name(function: Any) -> str | None:
+    names = (getattr(each, "__name__", None) for each in _layers(function, None))
+    return next((name for name in names if isinstance(name, str)), None)
 
 
 def _layers(tool: Any, function: Any) -> Iterator[Any]:

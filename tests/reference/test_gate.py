@@ -101,9 +101,8 @@ def test_a_conflict_is_one_in_every_state(door: Door, provider: Provider) -> Non
 
 def test_an_intent_is_stored_with_its_task_in_one_transaction(store: Store, clock: Clock, provider: Provider) -> None:
     """S4.1, S4.10: the id is made at planning time; what is rolled back was never registered."""
-    planned = Planned(
-        "refund", Effect("refund", ("order", "amount"), ("note",)), {"order": "o", "amount": 5, "note": "x"}
-    )
+    effect = Effect("refund", ("order", "amount"), ("note",))
+    planned = Planned("refund", effect, {"order": "o", "amount": 5, "note": "x"})
 
     def accept(fail: bool) -> Steps[Request]:
         (intent,) = yield from plan("shop", "task-1", "refund o", [planned], now=clock())
@@ -119,7 +118,7 @@ def test_an_intent_is_stored_with_its_task_in_one_transaction(store: Store, cloc
     door = Door(store, clock)
     assert door.state(request) is State.REGISTERED
     assert door.call(provider.act, request).intent_id == "shop:task-1:refund:refund"
-    again = Planned("refund", effect, {"order": "o", "amount": 5, "note": "y"})
+    again = Planned("refund", planned.effect, {"order": "o", "amount": 5, "note": "y"})
     (reworded,) = store.transact(plan("shop", "task-1", "in other words", [again], now=clock()))
     assert door.call(provider.act, Request.of(reworded)).replayed
 
@@ -526,6 +525,7 @@ def test_many_processes_execute_each_intent_once(open_store: Opener, tmp_path: P
     """S4.2, S1.6 (incidents K01, K02): insert-or-read and compare-and-set decide between real processes."""
     store = open_store("own")
     database = getattr(store, "database", store)
+    assert isinstance(database, (SQLite, AsyncSQLite, PostgreSQL))
     target = database.url if isinstance(database, PostgreSQL) else database.path
     effects = tmp_path / "effects"
     command = [sys.executable, "-c", _WORKER, type(database).__name__, target, str(effects)]
