@@ -122,7 +122,9 @@ def resolve(intent_id: str, decision: str, by: str, why: str, now: float, result
             return after
     elif closed:
         if found.state in (State.SUCCEEDED, State.FAILED) and found.state is not after:
-            yield from transitions.correct(found, after, result, f"{by} corrected: {why}", now)
+            reason = f"{by} corrected: {why}"
+            if not (yield from transitions.correct(found, after, result, reason, now)):
+                raise NotResolved(f"{intent_id} was changed meanwhile; look at the queue again")
             return after
         return found.state
     raise NotResolved(

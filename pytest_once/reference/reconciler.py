@@ -152,7 +152,7 @@ class _Reconciler(Generic[D]):
         while expired := (yield Transact(transitions.expire(self.clock(), self.page))):
             round_.expired += expired
         after = (-math.inf, "")
-        while unknown := (yield Transact(_page(after, self.page))):
+        while unknown := (yield Transact(undecided(after, self.page))):
             for found in unknown:
                 yield from self._one(found, round_)
             after = (unknown[-1].unknown_since or 0.0, unknown[-1].intent_id)
@@ -196,7 +196,8 @@ def _sought(found: Stored) -> Sought:
     return Sought(found.intent_id, found.tool, json.loads(found.payload), found.fingerprint, since, until)
 
 
-def _page(after: tuple[float, str], limit: int) -> Steps[list[Stored]]:
+def undecided(after: tuple[float, str], limit: int) -> Steps[list[Stored]]:
+    """UNKNOWN intents in the order of their age; after: age (unknown_since) and id of the last one seen."""
     rows = yield Statement(
         f"SELECT {COLUMNS} FROM gate_intents WHERE state = 'UNKNOWN' AND (unknown_since, intent_id) > (?, ?) "
         "ORDER BY unknown_since, intent_id LIMIT ?",

@@ -410,12 +410,11 @@ def decide(found: Stored, executed: bool, result: str | None, by: str, reason: s
     return bool(rows)
 
 
-def correct(found: Stored, after: State, result: str | None, reason: str, now: float) -> Steps[None]:
-    """SUCCEEDED ↔ FAILED by a person who was asked about a contradiction. Raises LookupError if it is neither now."""
+def correct(found: Stored, after: State, result: str | None, reason: str, now: float) -> Steps[bool]:
+    """SUCCEEDED ↔ FAILED by a person who was asked about a contradiction; False if it was changed meanwhile."""
     rows = yield Statement(
         "UPDATE gate_intents SET state = ?, result = ?, reason = ?, sent_since = NULL, updated_at = ? "
         "WHERE intent_id = ? AND state = ? AND attempts = ? RETURNING 1",
         (after, result, reason, now, found.intent_id, found.state, found.attempts),
     )
-    if not rows:
-        raise LookupError(f"{found.intent_id} was changed meanwhile; look at the queue again")
+    return bool(rows)

@@ -182,3 +182,10 @@ def test_a_lookup_that_is_believed_too_early_is_convicted() -> None:
     report = explored("sqlite3", LOOK_UP, ("late",))
     assert report.verdict is Verdict.DUPLICATE
     assert "still on its way" in report.impossible
+
+
+@pytest.mark.slow
+def test_a_promise_that_the_provider_does_not_keep_is_convicted() -> None:
+    """S4.14, S1.8: the gate is as good as what it is told; a resend needs a provider that knows its keys."""
+    report = explored("sqlite3", Case("false promise", NONE, FOR_EVER, Verdict.DUPLICATE), ("lost-response",))
+    assert report.verdict is Verdict.DUPLICATE

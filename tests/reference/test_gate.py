@@ -11,7 +11,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from pytest_once.reference.promise import Promise
 from pytest_once.reference.routing import Level
 from pytest_once.reference.steps import Statement, Steps
 from pytest_once.reference.transitions import Attempt, Request, State
-from tests.reference.conftest import Clock, Opener, Store
+from tests.reference.conftest import Clock, OnALoop, Opener, Store
 from tests.reference.gates import LEASE_S, REFUND, Door, Provider
 
 TIMED_OUT = TimeoutError("no answer")
@@ -380,23 +381,40 @@ def test_an_old_attempt_does_not_disturb_a_newer_one(
 
 
 class Broken:
-    """A store of which one transaction fails, counted from 1, or all from it on."""
+    """A database of which one transaction fails, counted from 1, or all from it on."""
 
-    def __init__(self, store: Any, fails: int, lasting: bool = True) -> None:
-        self.store, self.left, self.lasting = store, fails, lasting
+    def __init__(self, database: Any, fails: int, lasting: bool) -> None:
+        self.database, self.left, self.lasting = database, fails, lasting
 
-    def transact(self, steps: Steps[Any]) -> Any:
+    def _fail(self, steps: Steps[Any]) -> None:
         self.left -= 1
         if self.left == 0 or (self.left < 0 and self.lasting):
             steps.close()
             raise OSError("disk I/O error")
-        return self.store.transact(steps)
 
-    def migrate(self) -> list[int]:
-        raise NotImplementedError
+    def transact(self, steps: Steps[Any]) -> Any:
+        self._fail(steps)
+        return self.database.transact(steps)
 
-    def close(self) -> None:
-        raise NotImplementedError
+    def migrate(self) -> Any:
+        return self.database.migrate()
+
+    def close(self) -> Any:
+        return self.database.close()
+
+
+@contextmanager
+def breaking(store: Store, fails: int, *, lasting: bool) -> Iterator[Store]:
+    """The store, or what it stands on, with transactions that fail."""
+    if isinstance(store, OnALoop):
+        whole = store.database
+        store.database = Broken(whole, fails, lasting)
+        try:
+            yield store
+        finally:
+            store.database = whole
+    else:
+        yield Broken(store, fails, lasting)
 
 
 def test_without_the_gate_nobody_acts(tmp_path: Path, clock: Clock, provider: Provider) -> None:
@@ -425,20 +443,17 @@ def test_without_the_gate_nobody_acts(tmp_path: Path, clock: Clock, provider: Pr
 
 def test_an_outcome_is_stored_at_the_second_try(store: Store, clock: Clock, provider: Provider) -> None:
     """S4.5: repeating the write-back is harmless, since it is a compare-and-set by token."""
-    if not isinstance(store, (SQLite, PostgreSQL)):
-        pytest.skip("the fake failure is synchronous")
-    gate = Gate(Broken(store, fails=2, lasting=False), clock=clock)
-    assert gate.call(REFUND, provider.act).replayed is False
+    with breaking(store, 2, lasting=False) as broken:
+        assert Door(broken, clock).call(provider.act).replayed is False
     assert Door(store, clock).state() is State.SUCCEEDED
 
 
 def test_a_success_that_could_not_be_stored_is_told_as_that(store: Store, clock: Clock, provider: Provider) -> None:
     """S4.5: no success may be reported that later requests do not get; it becomes UNKNOWN by its lease."""
-    if not isinstance(store, (SQLite, PostgreSQL)):
-        pytest.skip("the fake failure is synchronous")
-    with pytest.raises(Unrecorded, match="disk I/O error") as raised:
-        Gate(Broken(store, fails=2), lease_s=LEASE_S, clock=clock).call(REFUND, provider.act)
-    assert raised.value.outcome.certainty is Certainty.SUCCEEDED
+    with breaking(store, 2, lasting=True) as broken:
+        refused = Door(broken, clock).refused(provider.act)
+    assert isinstance(refused, Unrecorded) and "disk I/O error" in str(refused)
+    assert refused.outcome.certainty is Certainty.SUCCEEDED
     clock.now += LEASE_S
     assert isinstance(Door(store, clock).refused(provider.act), Unknown)
     assert len(provider.effects) == 1

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
-from pytest_once.reference import metrics, people, transitions
+from pytest_once.reference import metrics, people, reconciler, transitions
+from pytest_once.reference.databases import SQLite
 from pytest_once.reference.metrics import BUCKETS_S, Metrics, measure
 from pytest_once.reference.promise import Promise
 from pytest_once.reference.reconciler import Found, Lookup
+from pytest_once.reference.steps import Steps
 from pytest_once.reference.transitions import Request
 from tests.reference.conftest import Clock, Store
 from tests.reference.gates import LEASE_S, Door, Provider
@@ -57,6 +64,41 @@ def test_what_failed_or_succeeded_at_once_is_not_counted(store: Store, clock: Cl
     door.refused(provider.then(ConnectionRefusedError(), acts=False), two)
     found = store.transact(measure(clock()))
     assert (found.unknown, found.resolutions) == (0, 0)
+
+
+def _plans(path: Path, steps: Steps[Any]) -> list[str]:
+    """How SQLite would carry out each statement, the rows being those of the real run."""
+    plans: list[str] = []
+    with closing(sqlite3.connect(path)) as connection:
+        try:
+            statement = next(steps)
+            while True:
+                plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", statement.values)]
+                statement = steps.send(connection.execute(statement.sql, statement.values).fetchall())
+        except StopIteration:
+            connection.rollback()
+    return plans
+
+
+def test_no_question_reads_all_intents(tmp_path: Path, clock: Clock) -> None:
+    """What is asked each minute, or by each call, must not become slower with the number of settled intents."""
+    store = SQLite(tmp_path / "gate.db")
+    store.migrate()
+    door = Door(store, clock)
+    (one,) = requests(1)
+    door.refused(Provider().then(TimeoutError()), one)
+    door.reconcile({})
+    for steps in (
+        measure(clock()),
+        transitions.expire(clock(), 10),
+        transitions.admit(one, Promise(), 1.0, 20, clock()),
+        people.queue(),
+        people.resolve(one.id, "executed", "ada", "seen", clock()),
+        reconciler.undecided((-math.inf, ""), 10),
+    ):
+        plans = _plans(tmp_path / "gate.db", steps)
+        assert plans and not [plan for plan in plans if plan.startswith("SCAN") and "USING" not in plan], plans
+    store.close()
 
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"\})? -?[0-9.e+]+')

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
 
 import pytest
 
+from pytest_once.reference.databases import SQLite
+from pytest_once.reference.gate import Gate
+from pytest_once.reference.middleware import Blocked, guard
 from pytest_once.reference.routing import Hints, Level, Route, declare, declared_level, level, route
 
 READS = {"readOnlyHint": True}
@@ -81,3 +88,56 @@ def test_a_level_is_declared_at_the_tool() -> None:
     assert declared_level(lambda: None) is None
     with pytest.raises(ValueError, match="L9"):
         declare(append, "L9")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    database = SQLite(tmp_path / "gate.db")
+    database.migrate()
+    yield Gate(database)
+    database.close()
+
+
+def test_a_framework_is_given_the_tool_the_gate_or_a_refusal(gate: Gate) -> None:
+    """S3.6, S4.11: the decision is carried out, not only told."""
+    calls: list[str] = []
+
+    def act(order: str) -> int:
+        calls.append(order)
+        return len(calls)
+
+    for declared, intent, expected in (
+        (Level.L0, None, [1, 2]),
+        (Level.L2, "order", [1, 1]),
+        (Level.L2, None, []),
+        (None, "order", []),
+    ):
+        calls.clear()
+        tool = FunctionType(act.__code__, globals(), f"tool_{declared}", closure=act.__closure__)
+        given = guard(gate, tool if declared is None else declare(tool, declared), intent=intent)
+        if not expected:
+            with pytest.raises(Blocked, match="was not called: "):
+                given(f"order_{declared}")
+        assert [given(f"order_{declared}") for _ in expected] == expected
+        assert len(calls) == len(set(expected))
+
+
+def test_a_guarded_tool_is_not_guarded_twice(gate: Gate) -> None:
+    """Two gates around one tool would have two opinions."""
+    tool = gate.protect(intent="order")(_named)
+    assert guard(gate, tool, intent="order") is tool
+
+
+def test_a_blocked_coroutine_tool_refuses_when_it_is_awaited(gate: Gate) -> None:
+    """S4.11: frameworks await what they were told is a coroutine function."""
+
+    async def act() -> None: ...
+
+    given = guard(gate, act)
+    assert inspect.iscoroutinefunction(given)
+    with pytest.raises(Blocked, match="declares no level"):
+        asyncio.run(given())
+
+
+def _named(order: str) -> str:
+    return order
