@@ -12,7 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,20 @@ class Tool:
     gated: bool
     annotations: object
     routed: Routed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Tools with what their own code does not say. tools: as for the function `tools`.
+
+    levels: name of a tool → its level. gated: names of tools that pass the gate where nobody can see it. trusted: whether
+    the annotations of MCP servers are believed.
+    """
+
+    tools: object
+    levels: Mapping[str, Level] = field(default_factory=dict)
+    gated: frozenset[str] = frozenset()
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +92,15 @@ def _holds_tools(value: object) -> bool:
 
 
 def tools(found: object, where: str = "tools", *, trusted: bool = False) -> list[Tool]:
-    """Read a tool, a list of tools, a mapping from name to tool, or an object that has them as `tools`.
+    """Read a tool, a list of tools, a mapping from name to tool, a Catalog, or an object that has them as `tools`.
 
     trusted: whether the annotations of MCP servers are believed. Raises InventoryError for what is no tool, and where
     there is none: an inventory of nothing would pass always.
     """
-    listed = [_tool(name, tool, place, trusted) for name, tool, place in _each(found, where)]
+    catalog = found if isinstance(found, Catalog) else Catalog(tools=found, trusted=trusted)
+    listed = [_tool(name, tool, place, catalog) for name, tool, place in _each(catalog.tools, where)]
+    if unknown := sorted({*catalog.levels, *catalog.gated} - {tool.name for tool in listed}):
+        raise InventoryError(f"{where} has no tool {', '.join(unknown)}, which its catalog names")
     if not listed:
         raise InventoryError(f"{where} holds no tools, so nothing was checked; name the list that the agent is given")
     return listed
@@ -134,7 +151,7 @@ def _is_definition(value: Mapping[Any, Any]) -> bool:
     return isinstance(value.get("name"), str) or isinstance(value.get("function"), Mapping)
 
 
-def _tool(name: str | None, tool: Any, place: str, trusted: bool) -> Tool:
+def _tool(name: str | None, tool: Any, place: str, catalog: Catalog) -> Tool:
     function = _function(tool)
     told = _attribute(tool, "name")
     if isinstance(tool, Mapping) and isinstance(inner := tool.get("function"), Mapping):
@@ -148,14 +165,14 @@ def _tool(name: str | None, tool: Any, place: str, trusted: bool) -> Tool:
     annotations = _attribute(tool, "annotations")
     if inspect.isroutine(tool):
         annotations = None  # a function's attribute of that name holds its types
-    declared = _first_level(tool, function)
+    declared = catalog.levels.get(name, _first_level(tool, function))
     return Tool(
         name,
         _place(function) or place,
         declared,
-        any(getattr(each, GATED, False) for each in _layers(tool, function)),
+        name in catalog.gated or any(getattr(each, GATED, False) for each in _layers(tool, function)),
         annotations,
-        route(declared, annotations, trusted=trusted),
+        route(declared, annotations, trusted=catalog.trusted),
     )
 
 

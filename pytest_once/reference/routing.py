@@ -52,16 +52,30 @@ def level(value: Level, *, gated: bool = False) -> Callable[[F], F]:
 
     def mark(tool: F) -> F:
         if gated:
-            setattr(tool, GATED, True)
+            _note(tool, GATED, True)
         return declare(tool, value)
 
     return mark
 
 
 def declare(tool: F, value: Level) -> F:
-    """As the decorator `level`, for a tool that exists already. Raises ValueError for what is no level."""
-    setattr(tool, LEVEL, Level(value))
+    """As the decorator `level`, for a tool that exists already.
+
+    Raises ValueError for what is no level, TypeError for a tool that takes no attributes (a definition of MCP: name its
+    level in an inventory.Catalog).
+    """
+    _note(tool, LEVEL, Level(value))
     return tool
+
+
+def _note(tool: object, name: str, value: object) -> None:
+    try:
+        # Not through the class: models that check their fields refuse names they do not know.
+        object.__setattr__(tool, name, value)
+    except AttributeError as error:
+        raise TypeError(
+            f"a {type(tool).__name__} takes no attributes; declare its function, or name it in an inventory.Catalog"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

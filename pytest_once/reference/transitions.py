@@ -249,10 +249,9 @@ def record(attempt: Attempt, outcome: Outcome, result: str | None, now: float) -
 def _move(
     attempt: Attempt, before: State, after: State, reason: str, result: str | None, now: float
 ) -> Steps[Stored | None]:
-    # The caller has come back from its request: nothing of this attempt is sent any more.
-    sent_until = "sent_until" if attempt.resend else "?"
+    # sent_until stays at the end of the lease: a tool may have left a thread behind that is still sending.
     rows = yield Statement(
-        f"UPDATE gate_intents SET state = ?, reason = ?, result = ?, lease_until = NULL, sent_until = {sent_until}, "
+        "UPDATE gate_intents SET state = ?, reason = ?, result = ?, lease_until = NULL, "
         "sent_since = CASE WHEN ? THEN NULL ELSE sent_since END, "
         "unknown_since = CASE WHEN ? THEN COALESCE(unknown_since, ?) ELSE NULL END, updated_at = ? "
         f"WHERE intent_id = ? AND state = ? AND attempts = ? RETURNING {COLUMNS}",
@@ -260,7 +259,6 @@ def _move(
             after,
             reason,
             result,
-            *(() if attempt.resend else (now,)),
             after is State.FAILED,
             after is State.UNKNOWN,
             now,
@@ -319,6 +317,10 @@ def _late(attempt: Attempt, outcome: Outcome, result: str | None, now: float) ->
         "WHERE intent_id = ? AND attempt = ? AND late_at IS NULL",
         (outcome.certainty, result, now, attempt.intent_id, attempt.number),
     )
+    if outcome.certainty is Certainty.SUCCEEDED and found.state is State.UNKNOWN and _of_one_effect(attempt, found):
+        # An earlier attempt under the same key: nothing is known of the newer one, but the effect is there.
+        yield from decide(found, True, result, "late answer", outcome.reason, now)
+        return Recorded((yield from _existing(attempt.intent_id)), late=True)
     wrong = contradicts(attempt, outcome, found)
     if wrong:
         yield Statement(
@@ -342,11 +344,15 @@ def _late(attempt: Attempt, outcome: Outcome, result: str | None, now: float) ->
 def contradicts(attempt: Attempt, outcome: Outcome, found: Stored) -> bool:
     """Whether a late outcome and what is stored cannot both be true."""
     if outcome.certainty is Certainty.SUCCEEDED:
-        # After a decision "no effect" sent_since is NULL, or that of the attempts which were then allowed.
-        return found.state is not State.SUCCEEDED and found.sent_since != attempt.sent_since
+        return found.state is not State.SUCCEEDED and not _of_one_effect(attempt, found)
     if outcome.certainty in (Certainty.FAILED, Certainty.NEVER_ARRIVED):
         return found.state is State.SUCCEEDED and found.attempts == attempt.number and not attempt.resend
     return False
+
+
+def _of_one_effect(attempt: Attempt, found: Stored) -> bool:
+    # After a decision "no effect" sent_since is NULL, or that of the attempts which were then allowed.
+    return found.sent_since == attempt.sent_since
 
 
 # -- leases and evidence -----------------------------------------------------------------------------------

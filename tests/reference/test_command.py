@@ -40,7 +40,7 @@ def test_queue_resolve_queue(address: str, capsys: pytest.CaptureFixture[str]) -
     """S4.6: fingerprint, time window and candidates are shown; a decision empties the queue."""
     told = printed(capsys, "queue", address)
     assert f"{REFUND.id}  UNKNOWN" in told and REFUND.fingerprint in told
-    assert "between 1970-01-12 13:46:40 UTC and 1970-01-12 13:46:40 UTC" in told
+    assert "between 1970-01-12 13:46:40 UTC and 1970-01-12 13:47:40 UTC" in told
     assert 'candidate    {"amount": 500, "id": "re_9"}' in told
     decision = ("resolve", address, REFUND.id, "executed", "--by", "ada", "--why", "on the statement")
     assert printed(capsys, *decision, "--result", '{"id": "re_9"}') == f"{REFUND.id} is SUCCEEDED\n"

@@ -377,6 +377,21 @@ def test_an_old_attempt_does_not_disturb_a_newer_one(
     assert [attempt.number for attempt in provider.attempts] == [2, 1]
 
 
+def test_a_late_success_decides_a_resend_of_which_nobody_knows(
+    store: Store, provider: Provider, open_store: Opener, clock: Clock
+) -> None:
+    """S4.2: under one key the earlier attempt's answer is evidence of the same effect."""
+    door, second = Door(store, clock, FOR_A_DAY), Door(open_store("own"), clock, FOR_A_DAY)
+
+    def slow(attempt: Attempt) -> Any:
+        clock.now += LEASE_S
+        second.refused(provider.then(TIMED_OUT))
+        return provider.act(attempt)
+
+    assert door.call(slow).result == {"id": "re_2"}
+    assert door.state() is State.SUCCEEDED and door.questions() == []
+
+
 # -- the gate's own database -----------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_once.reference.databases import SQLite
 from pytest_once.reference.gate import Gate
-from pytest_once.reference.inventory import InventoryError, check, load, tools
+from pytest_once.reference.inventory import Catalog, InventoryError, check, load, tools
 from pytest_once.reference.routing import Level, declare, level
 from tests.plugin.conftest import Lab
 
@@ -103,6 +103,14 @@ def test_a_level_can_be_declared_for_somebody_elses_tool() -> None:
     """S4.9: as a mapping in one's own code."""
     send = declare(SimpleNamespace(name="send", annotations={"readOnlyHint": False}), Level.L0)
     assert "one is wrong" in problems([send])["send"]
+    definitions = [{"name": "send"}, {"name": "find", "annotations": {"readOnlyHint": True}}]
+    with pytest.raises(TypeError, match="a dict takes no attributes"):
+        declare(definitions[0], Level.L3)
+    levels = {"send": Level.L3, "find": Level.L0}
+    assert set(problems(Catalog(tools=definitions, levels=levels))) == {"send"}
+    assert problems(Catalog(tools=definitions, levels=levels, gated=frozenset({"send"}))) == {}
+    with pytest.raises(InventoryError, match="has no tool sendd, which its catalog names"):
+        tools(Catalog(tools=definitions, levels={"sendd": Level.L3}))
 
 
 @pytest.mark.parametrize(

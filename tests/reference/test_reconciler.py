@@ -56,8 +56,10 @@ def test_what_is_found_was_executed(door: Door, provider: Provider) -> None:
 
 
 def test_not_found_proves_nothing_before_the_lag_has_passed(door: Door, clock: Clock, provider: Provider) -> None:
-    """S4.6, S3.5 (incident S01): request lifetime and visibility lag, from the last instant of sending."""
-    clock.now += 179
+    """S4.6, S3.5 (incident S01): request lifetime and visibility lag, from the end of the lease.
+
+    The caller had its time-out at once, but may have left a thread behind that was still sending (incident H09)."""
+    clock.now += LEASE_S + 179
     assert door.reconcile(finds()).waiting == [REFUND.id]
     assert isinstance(door.refused(provider.act), Unknown)
     clock.now += 1
@@ -99,7 +101,7 @@ def test_without_lookup_a_person_is_asked(store: Store, clock: Clock, provider: 
     assert (done.undecidable, done.asked) == ([REFUND.id], [REFUND.id])
     (question,) = door.questions()
     assert question.fingerprint == REFUND.fingerprint
-    assert (question.window_from, question.window_to) == (clock.now - 7, clock.now - 7)
+    assert (question.window_from, question.window_to) == (clock.now - 7, clock.now - 7 + LEASE_S)
     assert question.candidates == ({"id": "re_9", "amount": 500},)
     assert door.state() is State.UNKNOWN
 
