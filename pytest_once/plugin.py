@@ -105,7 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if _explores(config) and not config.option.collectonly and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Summary(), "once-summary")
     target, written = _given(config, "inventory")
-    if target is not None and not hasattr(config, "workerinput"):
+    wanted = not (config.option.help or config.option.version or hasattr(config, "workerinput"))
+    if target is not None and wanted:
         config.pluginmanager.register(_Inventory(config, target, written), "once-inventory")
 
 

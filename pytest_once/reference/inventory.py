@@ -42,8 +42,8 @@ class Tool:
 class Catalog:
     """Tools with what their own code does not say. tools: as for the function `tools`.
 
-    levels: name of a tool → its level. gated: names of tools that pass the gate where nobody can see it. trusted: whether
-    the annotations of MCP servers are believed.
+    levels: name of a tool → its level. gated: names of tools that pass the gate where nobody can see it. trusted:
+    whether the annotations of MCP servers are believed.
     """
 
     tools: object
