@@ -17,14 +17,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from pytest_once.reference import transitions
+from pytest_once.reference import settlement, transitions
 from pytest_once.reference.databases import AsyncDatabase, Database
 from pytest_once.reference.flows import Call, Flow, Transact, drive, drive_async
 from pytest_once.reference.outcomes import Certainty, Outcome, of_exception
 from pytest_once.reference.promise import NOTHING, Promise
 from pytest_once.reference.routing import GATED, Level, declare
+from pytest_once.reference.settlement import Recorded
 from pytest_once.reference.steps import Steps
-from pytest_once.reference.transitions import Attempt, Recorded, Request, State, Stored
+from pytest_once.reference.transitions import Attempt, Request, State, Stored
 
 P = ParamSpec("P")
 D = TypeVar("D")
@@ -184,7 +185,7 @@ class _Gate(Generic[D]):
         """Store an outcome; twice if need be, since repeating it is harmless."""
         for last in (False, True):
             try:
-                recorded: Recorded = yield Transact(transitions.record(attempt, outcome, result, self.clock()))
+                recorded: Recorded = yield Transact(settlement.record(attempt, outcome, result, self.clock()))
                 return recorded
             except Exception as error:
                 if not last:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
 import math
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_once.reference import people, transitions
+from pytest_once.reference import settlement, transitions
 from pytest_once.reference.databases import AsyncSQLite, PostgreSQL, SQLite
 from pytest_once.reference.gate import (
     AsyncGate,
@@ -35,7 +33,6 @@ from pytest_once.reference.identity import Effect
 from pytest_once.reference.outcomes import Certainty, NoEffect, Outcome
 from pytest_once.reference.planning import Planned, plan
 from pytest_once.reference.promise import Promise
-from pytest_once.reference.routing import Level
 from pytest_once.reference.steps import Statement, Steps
 from pytest_once.reference.transitions import Attempt, Request, State
 from tests.reference.conftest import Clock, OnALoop, Opener, Store
@@ -289,109 +286,6 @@ def test_a_resend_that_succeeded_closes_the_case(store: Store, clock: Clock, pro
     assert rows == [("answer", 30.0)]
 
 
-# -- late answers ----------------------------------------------------------------------------------------
-
-
-def _late(door: Door, provider: Provider, meanwhile: Callable[[], object], error: Exception | None = None) -> Any:
-    """A call that comes back after `meanwhile`, with its lease ended."""
-
-    def act(attempt: Attempt) -> Any:
-        door.clock.now += LEASE_S
-        meanwhile()
-        if error is not None:
-            raise error
-        return provider.act(attempt)
-
-    return act
-
-
-def test_a_late_answer_decides_what_nobody_had_decided(
-    door: Door, provider: Provider, open_store: Opener, clock: Clock
-) -> None:
-    """S4.2: the answer is evidence, whenever it comes."""
-    other = Door(open_store("own"), clock)
-    receipt = door.call(_late(door, provider, lambda: other.refused(provider.act)))
-    assert receipt.result == {"id": "re_1"} and door.state() is State.SUCCEEDED
-    rows = door.store.transact(_rows("SELECT resolved_by FROM gate_attempts"))
-    assert rows == [("late answer",)]
-
-
-def _decide(door: Door, decision: str) -> None:
-    door.store.transact(transitions.expire(door.clock(), 10))
-    door.store.transact(people.resolve(REFUND.id, decision, "ada", "looked it up", door.clock(), json.dumps("by ada")))
-
-
-def test_a_late_answer_never_overwrites_a_decision(
-    door: Door, provider: Provider, open_store: Opener, clock: Clock
-) -> None:
-    """S4.5 (incidents Q14, Q20, D04): terminal states are final; the late success is noted under its token."""
-    other = Door(open_store("own"), clock)
-    assert door.call(_late(door, provider, lambda: _decide(other, "executed"))).result == "by ada"
-    rows = door.store.transact(_rows("SELECT late_outcome, late_result FROM gate_attempts"))
-    assert rows == [("SUCCEEDED", '{"id":"re_1"}')]
-    assert door.questions() == []
-
-
-def test_a_late_success_that_denies_a_decision_blocks_and_asks(
-    door: Door, provider: Provider, open_store: Opener, clock: Clock
-) -> None:
-    """S4.2: FAILED allows another attempt, so evidence against it must stop that; a person decides again."""
-    other = Door(open_store("own"), clock)
-    refused = door.refused(_late(door, provider, lambda: _decide(other, "not-executed")))
-    assert isinstance(refused, Unrecorded) and refused.outcome.certainty is Certainty.SUCCEEDED
-    assert door.state() is State.FAILED
-    assert isinstance(door.refused(provider.act), Unknown)
-    (question,) = door.questions()
-    assert question.contradiction and "ended late with SUCCEEDED" in question.reason
-    door.store.transact(people.resolve(REFUND.id, "executed", "bob", "bank statement", clock(), '"by bob"'))
-    assert door.call(provider.act).result == "by bob"
-    assert len(provider.effects) == 1
-
-
-def test_a_late_failure_that_denies_a_decision_asks(
-    door: Door, provider: Provider, open_store: Opener, clock: Clock
-) -> None:
-    """S4.2: a receipt that stands for nothing is a lost effect; nothing is taken back by itself."""
-    other = Door(open_store("own"), clock)
-    late = _late(door, provider, lambda: _decide(other, "executed"), NoEffect("card declined"))
-    assert door.call(late).result == "by ada"
-    assert [question.contradiction for question in door.questions()] == [True]
-    door.store.transact(people.resolve(REFUND.id, "not-executed", "bob", "declined, no booking", clock()))
-    assert door.state() is State.FAILED
-
-
-def test_an_old_attempt_does_not_disturb_a_newer_one(
-    store: Store, provider: Provider, open_store: Opener, clock: Clock
-) -> None:
-    """S4.5: the token tells them apart; under one key both stand for the same effect, so nothing is wrong."""
-    door, second = Door(store, clock, FOR_A_DAY), Door(open_store("own"), clock, FOR_A_DAY)
-    states: list[Any] = []
-
-    def slow(attempt: Attempt) -> Any:
-        clock.now += LEASE_S
-        states.append(second.call(provider.act).result)
-        return provider.act(attempt)
-
-    assert door.call(slow).result == {"id": "re_1"}
-    assert states == [{"id": "re_1"}] and door.questions() == []
-    assert [attempt.number for attempt in provider.attempts] == [2, 1]
-
-
-def test_a_late_success_decides_a_resend_of_which_nobody_knows(
-    store: Store, provider: Provider, open_store: Opener, clock: Clock
-) -> None:
-    """S4.2: under one key the earlier attempt's answer is evidence of the same effect."""
-    door, second = Door(store, clock, FOR_A_DAY), Door(open_store("own"), clock, FOR_A_DAY)
-
-    def slow(attempt: Attempt) -> Any:
-        clock.now += LEASE_S
-        second.refused(provider.then(TIMED_OUT))
-        return provider.act(attempt)
-
-    assert door.call(slow).result == {"id": "re_2"}
-    assert door.state() is State.SUCCEEDED and door.questions() == []
-
-
 # -- the gate's own database -----------------------------------------------------------------------------
 
 
@@ -479,7 +373,7 @@ def test_recording_twice_changes_nothing(store: Store, clock: Clock) -> None:
     attempt = store.transact(transitions.admit(REFUND, Promise(), LEASE_S, 20, clock()))
     assert isinstance(attempt, Attempt)
     for outcome, result in ((Outcome(Certainty.SUCCEEDED, "yes"), "1"), (Outcome(Certainty.SUCCEEDED, "yes"), "1")):
-        recorded = store.transact(transitions.record(attempt, outcome, result, clock()))
+        recorded = store.transact(settlement.record(attempt, outcome, result, clock()))
         assert (recorded.stored.state, recorded.late) == (State.SUCCEEDED, False)
 
 
@@ -523,7 +417,7 @@ def _event(event: str, request: Request) -> Steps[Any]:
         promise = Promise(key_retention_s=math.inf) if "keyed" in event else Promise()
         yield from transitions.admit(request, promise, 10.0, 20, 5.0)
     elif event in outcomes:
-        yield from transitions.record(attempt, Outcome(outcomes[event], event), "1", 5.0)
+        yield from settlement.record(attempt, Outcome(outcomes[event], event), "1", 5.0)
     elif event == "lease ended":
         yield from transitions.expire(10.0, 10)
     else:
@@ -593,105 +487,6 @@ def test_a_killed_process_leaves_unknown(tmp_path: Path, clock: Clock, provider:
     clock.now += LEASE_S
     assert isinstance(door.refused(provider.act), Unknown)
     database.close()
-
-
-# -- tools -----------------------------------------------------------------------------------------------
-
-
-def test_a_frameworks_retries_around_a_protected_tool_are_harmless(tmp_path: Path, provider: Provider) -> None:
-    """S4.8, S4.11, S3.1: outside the gate they get Unknown or the receipt. Without it, the same loop acts thrice."""
-    database = SQLite(tmp_path / "gate.db")
-    database.migrate()
-    gate = Gate(database)
-
-    def refund(order: str, amount: int) -> str:
-        provider.effects.append(order)
-        raise TimeoutError("no answer")
-
-    def retried(tool: Callable[..., Any]) -> list[str]:
-        ended = []
-        for _ in range(3):
-            try:
-                tool("order_1", amount=5)
-            except Exception as error:
-                ended.append(type(error).__name__)
-        return ended
-
-    protected = gate.protect(intent=lambda order, **_: f"shop:{order}:refund:pay")(refund)
-    assert retried(protected) == ["Unknown"] * 3 and len(provider.effects) == 1
-    assert retried(refund) == ["TimeoutError"] * 3 and len(provider.effects) == 4
-    database.close()
-
-
-def test_a_protected_tool_gives_the_attempt_and_hides_it(tmp_path: Path) -> None:
-    """S4.11: the tool needs the key; the model must not be asked for it."""
-    database = SQLite(tmp_path / "gate.db")
-    database.migrate()
-    keys = []
-
-    @Gate(database).protect(intent="intent_id", level=Level.L2, binds=("amount",))
-    def pay(intent_id: str, amount: int, note: str = "", *, attempt: Attempt) -> dict[str, Any]:
-        """Pay."""
-        keys.append(attempt.key)
-        return {"paid": amount}
-
-    call: Any = pay
-    assert call("i1", 5) == {"paid": 5}
-    assert call(intent_id="i1", amount=5, note="reworded") == {"paid": 5}
-    with pytest.raises(Conflict):
-        call("i1", 6)
-    assert keys == ["i1"]
-    assert list(inspect.signature(pay).parameters) == ["intent_id", "amount", "note"]
-    assert pay.__doc__ == "Pay." and "attempt" not in pay.__annotations__
-    database.close()
-
-
-def test_an_async_tool_is_protected_alike(tmp_path: Path) -> None:
-    """S4.11: coroutine tools, and callers that are cancelled while the request is out."""
-
-    async def scenario() -> list[Any]:
-        database = AsyncSQLite(tmp_path / "gate.db")
-        await database.migrate()
-        gate = AsyncGate(database)
-        started, calls = asyncio.Event(), []
-
-        @gate.protect(intent="intent_id")
-        async def pay(intent_id: str, slow: bool = False) -> str:
-            calls.append(intent_id)
-            if slow:
-                started.set()
-                await asyncio.Event().wait()
-            return "paid"
-
-        ended: list[Any] = [await pay("i1"), await pay("i1")]
-        task = asyncio.create_task(pay("i2", slow=True))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        with pytest.raises(Unknown):
-            await pay("i2", slow=True)
-        at_once = await asyncio.gather(pay("i3"), pay("i3"), return_exceptions=True)
-        ended += [at_once.count("paid"), calls]
-        await database.close()
-        return ended
-
-    first, second, at_once, calls = asyncio.run(scenario())
-    assert (first, second) == ("paid", "paid") and at_once >= 1
-    assert calls == ["i1", "i2", "i3"]
-
-
-def test_a_tool_without_identity_is_refused(tmp_path: Path) -> None:
-    """S4.10: arguments alone are none; a slip of the pen is told where it is made."""
-    gate = Gate(SQLite(tmp_path / "gate.db"))
-    with pytest.raises(ValueError, match="refund has no parameter 'intent'; it has order"):
-        gate.protect(intent="intent")(_refund)
-    with pytest.raises(ValueError, match="must be a text that is not empty"):
-        gate.protect(intent="order")(_refund)("")
-
-
-def _refund(order: str) -> None:
-    raise AssertionError("nobody may get here")
 
 
 def _rows(sql: str, *values: object) -> Steps[list[Any]]:
