@@ -114,7 +114,7 @@ def check(listed: list[Tool]) -> list[Finding]:
 def _problem(tool: Tool) -> str:
     if tool.declared is None and (tool.routed.level is None or not _known_by_trust(tool)):
         return (
-            f"declares no level ({tool.routed.reason}); decorate it with @level(Level.L0) if it only reads, L1 if it "
+            f"declares no level{_hinted(tool)}; decorate it with @level(Level.L0) if it only reads, L1 if it "
             "overwrites, L2 if it appends, L3 if it cannot be taken back"
         )
     if tool.routed.route is Route.BLOCK:
@@ -125,6 +125,10 @@ def _problem(tool: Tool) -> str:
             "gate.protect(...), or declare it with level(..., gated=True) if it passes the gate inside"
         )
     return ""
+
+
+def _hinted(tool: Tool) -> str:
+    return f" ({tool.routed.reason})" if tool.routed.level else ", so nobody knows what a second call would do"
 
 
 def _known_by_trust(tool: Tool) -> bool:
