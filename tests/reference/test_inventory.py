@@ -179,7 +179,7 @@ def test_the_option_fails_the_session_with_the_list(shop: Lab) -> None:
     result.stdout.fnmatch_lines(
         [
             "*= once-inventory =*",
-            "shop.py:6: send: declares no level *",
+            "shop.py:6: send: declares no level, *",
             "shop.py:8: pay: is L3 and bypasses*",
             "3 tools, 2 not in order",
         ]
