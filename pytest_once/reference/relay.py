@@ -99,11 +99,11 @@ class Relay:
             answers = _unknown(claimed, error)
         return self._database.transact(self._terms.note(claimed, answers))
 
-    def drain(self, sleep: Callable[[float], None] = time.sleep) -> None:
+    def drain(self) -> None:
         """Rounds until nothing is left that can be sent, sleeping until claims end and retries are due."""
         while (wait_s := self._database.transact(self._terms.wait_s())) is not None:
             if wait_s:
-                sleep(wait_s)
+                time.sleep(wait_s)
             self.round()
 
 
@@ -126,11 +126,11 @@ class AsyncRelay:
             answers = _unknown(claimed, error)
         return await self._database.transact(self._terms.note(claimed, answers))
 
-    async def drain(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    async def drain(self) -> None:
         """Rounds until nothing is left that can be sent, sleeping until claims end and retries are due."""
         while (wait_s := await self._database.transact(self._terms.wait_s())) is not None:
             if wait_s:
-                await sleep(wait_s)
+                await asyncio.sleep(wait_s)
             await self.round()
 
 
