@@ -1,7 +1,7 @@
-"""Outbox, relay and inbox judged by the engine: stopped everywhere, with bookkeeping that fails and calls that get lost.
+"""Outbox, relay and inbox judged by the engine: stopped everywhere, while bookkeeping fails and calls get lost.
 
-`attempts` and `reason` of the outbox grow with every failure and decide nothing where attempts are not limited; that they
-decide nothing is checked by the engine.
+`attempts` and `reason` of the outbox change with every failure and decide nothing where attempts are not limited; that
+they decide nothing is checked by the engine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ COMMANDS = Terms(kind=Command, name="relay")
 NOT_COMMITTED_OR_UNKNOWN = ("store-busy", "commit-unknown")
 """A full and a read-only store leave just what a busy one leaves: nothing."""
 
-LOST = ("lost-request", "lost-response", "late-copy", "commit-unknown")
+LOST = ("lost-response", "late-copy")
+
+
+class Later(Exception):
+    """The worker has tried for long enough, and is started again."""
 
 
 def save(allowed: int | None = None) -> Steps[None]:
@@ -87,19 +91,20 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def template(server: psycopg.Connection[tuple[object, ...]]) -> Iterator[str]:
-    """URL of a PostgreSQL database of the same kind, of which each exploration gets a copy."""
-    name = f"reference_template_{os.getpid()}"
-    server.execute(f"CREATE DATABASE {name}".encode())
+def templates(server: psycopg.Connection[tuple[object, ...]]) -> Iterator[list[str]]:
+    """URLs of two PostgreSQL databases of the same kind; each exploration gets copies."""
+    names = [f"reference_{name}_{os.getpid()}" for name in ("agent", "dashboard")]
+    address = urlsplit(os.environ.get("ONCE_POSTGRESQL_URL", POSTGRESQL_URL))
     try:
-        address = urlsplit(os.environ.get("ONCE_POSTGRESQL_URL", POSTGRESQL_URL))
-        url = urlunsplit(address._replace(path=f"/{name}"))
-        with closing(PostgreSQL(url)) as database:
-            database.migrate()
-            database.transact(create())
-        yield url
+        for name in names:
+            server.execute(f"CREATE DATABASE {name}".encode())
+            with closing(PostgreSQL(urlunsplit(address._replace(path=f"/{name}")))) as database:
+                database.migrate()
+                database.transact(create())
+        yield [urlunsplit(address._replace(path=f"/{name}")) for name in names]
     finally:
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        for name in names:
+            server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
 
 def explored(body: Callable[[Once], Any], **how: Any) -> Report:
@@ -130,7 +135,7 @@ def test_a_fact_is_shown_once_on_sqlite3(files: Path) -> None:
 
 
 def test_a_fact_is_shown_once_on_aiosqlite(files: Path) -> None:
-    """S2.1, S2.3, S2.4: the same through an event loop."""
+    """S2.1, S2.3, S2.4: the same through an event loop, with one failure in a life."""
 
     async def body(once: Once) -> None:
         world = once.track(files)
@@ -143,25 +148,25 @@ def test_a_fact_is_shown_once_on_aiosqlite(files: Path) -> None:
             await ours.close()
             await theirs.close()
 
-    exhausted(explored(body, faults=NOT_COMMITTED_OR_UNKNOWN))
+    exhausted(explored(body, faults=NOT_COMMITTED_OR_UNKNOWN, soft_faults=1))
 
 
-def test_a_fact_is_shown_once_on_postgresql(template: str) -> None:
+def test_a_fact_is_shown_once_on_postgresql(templates: list[str]) -> None:
     """S2.1, S2.3, S2.4: two databases of a server; what the dashboard shows at the end is published under its content,
     so that showing nothing, or the same twice, would be another effect."""
 
     def body(once: Once) -> None:
         site = once.provider("site", contract="client_key")
         with (
-            closing(PostgreSQL(once.track(template))) as ours,
-            closing(PostgreSQL(once.track(f"{template}?application_name=theirs"))) as theirs,
+            closing(PostgreSQL(once.track(templates[0]))) as ours,
+            closing(PostgreSQL(once.track(templates[1]))) as theirs,
         ):
             ours.transact(save())
             Relay(ours, into_inbox(theirs, DASHBOARD, show), FACTS).drain()
             shown = theirs.transact(what_is_shown())
         site.call("publish", {"shown": shown}, key=",".join(shown)).raise_for_status()
 
-    exhausted(explored(body, faults=NOT_COMMITTED_OR_UNKNOWN, soft_faults=1))
+    exhausted(explored(body, faults=("commit-unknown",), soft_faults=1))
 
 
 def test_without_an_inbox_a_fact_is_shown_twice(files: Path) -> None:
@@ -186,7 +191,7 @@ def test_without_an_inbox_a_fact_is_shown_twice(files: Path) -> None:
 
 
 def test_a_limit_of_attempts_escalates_and_never_repeats(files: Path) -> None:
-    """S2.7: crashes may use up the attempts of a fact that was shown or was not; a dead letter says that a person must look."""
+    """S2.7: crashes may use up the attempts, whether the fact was shown or not; a dead letter asks for a person."""
 
     def body(once: Once) -> None:
         world = once.track(files)
@@ -221,13 +226,14 @@ def by_attempt(delivery: Delivery) -> str:
 
 def pays(ours: Database, once: Once, key: Callable[[Delivery], str | None], contract: str = "client_key") -> None:
     ours.transact(ask())
-    Relay(ours, refunding(once.provider("pay", contract=contract), key), COMMANDS).drain()
+    if not Relay(ours, refunding(once.provider("pay", contract=contract), key), COMMANDS).drain(rounds=2):
+        raise Later
 
 
 @pytest.mark.parametrize("store", ["sqlite3", "aiosqlite", "psycopg"])
 def test_a_provider_that_keeps_keys_acts_once(store: str, files: Path, request: pytest.FixtureRequest) -> None:
     """S2.11: the event id is the idempotency key; lost and late answers then cost a repetition, not an effect."""
-    url = request.getfixturevalue("template") if store == "psycopg" else ""
+    url = request.getfixturevalue("templates")[0] if store == "psycopg" else ""
 
     def body(once: Once) -> None:
         database = PostgreSQL(once.track(url)) if url else SQLite(once.track(files) / "agent.db")
@@ -243,7 +249,8 @@ def test_a_provider_that_keeps_keys_acts_once(store: str, files: Path, request: 
 
         try:
             await ours.transact(ask())
-            await AsyncRelay(ours, send_async, COMMANDS).drain()
+            if not await AsyncRelay(ours, send_async, COMMANDS).drain(rounds=2):
+                raise Later
         finally:
             await ours.close()
 
@@ -260,7 +267,8 @@ def test_without_a_stable_key_or_a_provider_that_keeps_it_the_window_stays_open(
         with closing(SQLite(once.track(files) / "agent.db")) as database:
             pays(database, once, key, contract)
 
-    assert explored(body, profile="crash").verdict is Verdict.DUPLICATE
+    # Here the number of the attempt does decide something, so it must not be left out of the state.
+    assert explored(body, profile="crash", ignore=(), max_states=60).verdict is Verdict.DUPLICATE
 
 
 # Planning
@@ -277,5 +285,5 @@ def test_a_name_made_at_planning_time_survives_and_one_made_at_sending_time_does
             key = intent.intent_id if stored else uuid7()
             pay.call("refund", dict(intent.payload), key=key).raise_for_status()
 
-    exhausted(explored(lambda once: body(once, stored=True), ignore=()))
-    assert explored(lambda once: body(once, stored=False), ignore=()).verdict is Verdict.DUPLICATE
+    exhausted(explored(lambda once: body(once, stored=True), ignore=(), faults=LOST))
+    assert explored(lambda once: body(once, stored=False), ignore=(), profile="crash").verdict is Verdict.DUPLICATE
