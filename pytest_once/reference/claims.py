@@ -58,6 +58,14 @@ def claim(
     in_order: only the first unsettled message of each object. A message whose last allowed claim has lapsed becomes a
     dead letter instead.
     """
+    chosen = yield Statement(
+        f"SELECT event_id FROM outbox AS candidate WHERE kind = ? AND due_at <= ?{_HEAD if in_order else ''}"
+        " ORDER BY due_at, event_id LIMIT ?",
+        (kind.kind, now, limit),
+        lock="take",
+    )
+    if not chosen:
+        return []
     rows = yield Statement(
         "UPDATE outbox SET"
         " state = CASE WHEN attempts >= allowed THEN 'dead' ELSE 'claimed' END,"
@@ -65,12 +73,9 @@ def claim(
         " claimed_by = CASE WHEN attempts >= allowed THEN NULL ELSE CAST(? AS TEXT) END,"
         " reason = CASE WHEN attempts >= allowed THEN 'no report of the last allowed attempt' ELSE reason END,"
         " attempts = CASE WHEN attempts >= allowed THEN attempts ELSE attempts + 1 END"
-        " WHERE event_id IN (SELECT event_id FROM outbox AS candidate"
-        f" WHERE kind = ? AND due_at <= ?{_HEAD if in_order else ''}"
-        # Checked again on the row itself: another relay may have claimed it since it was chosen.
-        " ORDER BY due_at, event_id LIMIT ?) AND due_at <= ?"
+        f" WHERE event_id IN ({', '.join('?' * len(chosen))}) AND due_at <= ?"
         f" RETURNING {COLUMNS}, epoch, attempts, due_at, state",
-        (now + lease_s, relay, kind.kind, now, limit, now),
+        (now + lease_s, relay, *(event_id for (event_id,) in chosen), now),
     )
     claimed = [
         Delivery(from_row(row[:WIDTH]), epoch=row[WIDTH], token=row[WIDTH + 1], claimed_by=relay, until=row[WIDTH + 2])

@@ -111,7 +111,7 @@ class Inbox:
 
     def _oldest_epoch(self) -> Steps[int]:
         # Locked: whoever closes an epoch must wait for those who have just found it open.
-        question = Statement("SELECT oldest FROM inbox_epochs WHERE consumer = ?", (self.consumer,), lock=True)
+        question = Statement("SELECT oldest FROM inbox_epochs WHERE consumer = ?", (self.consumer,), lock="share")
         rows = yield question
         if not rows:
             yield Statement("INSERT INTO inbox_epochs VALUES (?, 0) ON CONFLICT DO NOTHING", (self.consumer,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -20,12 +20,14 @@ Row: TypeAlias = tuple[Any, ...]
 class Statement:
     """SQL that SQLite and PostgreSQL both understand, with "?" for each value; no "?" and no "%" in its literals.
 
-    lock: the rows it reads stay as they are until the transaction ends (on SQLite they do so anyway).
+    lock: what happens to the rows it reads (on SQLite a writing transaction is alone anyway). "share": they stay as
+    they are until the transaction ends. "take": they are kept for this transaction, and those that another one is
+    changing are left out, so that two that want the same rows neither wait for each other nor deadlock.
     """
 
     sql: str
     values: tuple[object, ...] = ()
-    lock: bool = False
+    lock: Literal["", "share", "take"] = ""
 
 
 Steps: TypeAlias = Generator[Statement, list[Row], T]
@@ -127,6 +129,9 @@ def _async_psycopg(connection: Any) -> Callable[[Statement], Awaitable[list[Row]
     return execute
 
 
+_LOCKS = {"": "", "share": " FOR SHARE", "take": " FOR UPDATE SKIP LOCKED"}
+
+
 def _for_postgresql(statement: Statement) -> str:
     sql = statement.sql.replace("%", "%%").replace("?", "%s")
-    return f"{sql} FOR SHARE" if statement.lock else sql
+    return sql + _LOCKS[statement.lock]

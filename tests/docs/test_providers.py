@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
 
 
 def test_the_table_is_that_of_the_contracts() -> None:
-    """A table written by hand would be wrong after the first change (python -m once_fakes list --markdown prints it)."""
+    """A table written by hand would be wrong after the first change (`once_fakes list --markdown`)."""
     assert markdown() in PAGE
 
 
