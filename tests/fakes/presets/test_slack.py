@@ -1,75 +1,23 @@
-"""Twilio's and Slack's messages: no keys, lists that tell, and refusals in their own ways."""
+"""Slack's messages: no key, a history that tells, and refusals with status 200."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
 
-from once_fakes import Reply
 from once_fakes.held import deliver
 from pytest_once import Once, Verdict, explore
 from pytest_once.ledger import Ledger
 from tests.fakes.presets.wired import Wired
 
-MESSAGES = "/2010-04-01/Accounts/AC1/Messages.json"
-SMS = {"To": "+15558675310", "From": "+15017122661", "Body": "Your order is on its way."}
 POST, HISTORY = "/api/chat.postMessage", "/api/conversations.history"
-
-
-@pytest.fixture
-def twilio(ledger: Ledger) -> Wired:
-    return Wired(ledger, "twilio", {"authorization": "Basic QUMxOjE="})
 
 
 @pytest.fixture
 def slack(ledger: Ledger) -> Wired:
     return Wired(ledger, "slack", {"authorization": "Bearer xoxb-1"})
-
-
-def test_twilio_lists_what_was_sent(twilio: Wired) -> None:
-    """By recipient, of one account, the newest first."""
-    first, second = twilio.form(MESSAGES, SMS), twilio.form(MESSAGES, SMS)
-    twilio.form(MESSAGES, {**SMS, "To": "+15558675311"})
-    twilio.form(MESSAGES.replace("AC1", "AC2"), SMS)
-    assert (first.status, first.body["status"], first.body["sid"][:2]) == (201, "queued", "SM")
-    listed = twilio.ask("GET", f"{MESSAGES}?To=%2B15558675310&DateSent=2031-03-04").body
-    assert [one["sid"] for one in listed["messages"]] == [second.body["sid"], first.body["sid"]]
-    found = twilio.ask("GET", first.body["uri"])
-    assert found.body == first.body
-
-
-def test_twilio_refuses_with_its_codes(twilio: Wired) -> None:
-    """Clients tell errors apart by code."""
-
-    def code(reply: Reply) -> tuple[int, int]:
-        assert reply.body.keys() == {"code", "message", "more_info", "status"}
-        return reply.status, reply.body["code"]
-
-    without = [{name: SMS[name] for name in SMS if name != left_out} for left_out in SMS]
-    answers = [
-        *(twilio.form(MESSAGES, fields) for fields in without),
-        twilio.form(MESSAGES, {**SMS, "To": "5558675310"}),
-        twilio.form(MESSAGES, {**SMS, "Body": "x" * 1601}),
-        twilio.ask("POST", MESSAGES, b"Body=x", authorization=""),
-        twilio.ask("GET", "/2010-04-01/Accounts/AC1/Calls.json"),
-        twilio.ask("GET", MESSAGES.replace(".json", "/SM0.json")),
-        twilio.ask("DELETE", MESSAGES),
-    ]
-    assert [code(answer) for answer in answers] == [
-        (400, 21604),
-        (400, 21603),
-        (400, 21602),
-        (400, 21211),
-        (400, 21617),
-        (401, 20003),
-        (404, 20404),
-        (404, 20404),
-        (405, 20004),
-    ]
-    assert twilio.effects == 0
 
 
 def test_slack_posts_and_tells_its_history(slack: Wired) -> None:
@@ -122,19 +70,6 @@ def test_a_question_held_up_asks_nothing(slack: Wired, ledger: Ledger) -> None:
     assert ledger.in_flight() == []
 
 
-# Explored: the same text, sent again or looked for first.
-
-
-def sms(looks_first: bool) -> Callable[[Once], None]:
-    def body(once: Once) -> None:
-        twilio = once.provider("twilio", contract="twilio")
-        with twilio.router, httpx.Client(base_url=twilio.base_url, auth=("AC1", "1")) as client:
-            if not looks_first or not _listed(client.get(MESSAGES, params={"To": SMS["To"]}), "messages"):
-                client.post(MESSAGES, data=SMS).raise_for_status()
-
-    return body
-
-
 def chat(looks_first: bool) -> Callable[[Once], None]:
     message = {"channel": "C1", "text": "Order 1 is on its way."}
 
@@ -142,20 +77,17 @@ def chat(looks_first: bool) -> Callable[[Once], None]:
         slack = once.provider("slack", contract="slack")
         headers = {"Authorization": "Bearer xoxb-1"}
         with slack.router, httpx.Client(base_url=slack.base_url, headers=headers) as client:
-            if not looks_first or not _listed(client.get(HISTORY, params={"channel": "C1"}), "messages"):
+            if (
+                not looks_first
+                or not client.get(HISTORY, params={"channel": "C1"}).raise_for_status().json()["messages"]
+            ):
                 assert client.post(POST, json=message).raise_for_status().json()["ok"]
 
     return body
 
 
-def _listed(response: httpx.Response, name: str) -> list[Any]:
-    found: list[Any] = response.raise_for_status().json()[name]
-    return found
-
-
-@pytest.mark.parametrize("message", [sms, chat])
-def test_without_keys_the_list_is_what_tells(message: Callable[[bool], Callable[[Once], None]]) -> None:
+def test_without_keys_the_list_is_what_tells() -> None:
     """S4.3: sending again is convicted; looking first is enough against crashes, where look-ups show all at once."""
-    assert explore(message(False), profile="crash").verdict is Verdict.DUPLICATE
-    report = explore(message(True), profile="crash")
+    assert explore(chat(False), profile="crash").verdict is Verdict.DUPLICATE
+    report = explore(chat(True), profile="crash")
     assert (report.verdict, report.coverage) == (Verdict.EXACTLY_ONCE, "exhausted"), report.problem
