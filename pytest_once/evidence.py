@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_once.canonical import Form, Naming, Row, digest, masked_text, occurring
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
-from pytest_once.faults import Delivery
+from pytest_once.faults import ARRIVES, Delivery
 from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
@@ -24,16 +24,19 @@ from pytest_once.world import Recent, World
 
 _KEPT = 256
 
+_TOLD = ("ledger/effects", "ledger/receipts")
+"""What of a provider those can find out who may ask it; its webhooks tell everybody."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What one ledger file says; read once for all the pictures that hold the same file.
+    """What one ledger file says; read once for all the pictures that hold the same file. begun: all effects.
 
     deduplicating: names of the providers whose contract recognises a repeated key. answering: of those that can be
     asked what they did. open_ended: of those whose contract leaves open what happens.
     """
 
-    effects: tuple[Effect, ...]
+    begun: tuple[Effect, ...]
     arrivals: tuple[Arrival, ...]
     counters: tuple[Counter, ...]
     intents: tuple[Intent, ...]
@@ -59,7 +62,7 @@ class Evidence:
         self.naming = naming
         self._world = world
         self._facts: Recent[bytes, _Facts] = Recent(_KEPT)
-        self._possible: Recent[tuple[bytes, int, float], int] = Recent(_KEPT)
+        self._possible: Recent[tuple[bytes, int, float], tuple[str, ...]] = Recent(_KEPT)
         self._places: dict[str, tuple[str, str]] = {}
         self._tables: Recent[tuple[Counter, tuple[bytes, ...]], tuple[Effect, ...]] = Recent(_KEPT)
 
@@ -79,7 +82,8 @@ class Evidence:
             for row in self._world.rows(sight.picture)
             if not row.place.startswith("ledger/")
             or row.place == "ledger/memory"
-            or (row.place in ("ledger/effects", "ledger/receipts") and row.cells[0] in self.answering)
+            or (row.place in _TOLD and row.cells[0] in self.answering)
+            or row.place == "ledger/events"
         ]
         return digest(Form(rows, self._named(sight.tokens)).render(sight.now_s))
 
@@ -87,7 +91,7 @@ class Evidence:
         """Note who is who, from the end of a fault-free life."""
         facts = self._ledger(last)
         known = {one.name for one in facts.providers}
-        tools = {effect.provider for effect in facts.effects} - known
+        tools = {effect.provider for effect in facts.begun} - known
         self.forgetful = frozenset(tools | (known - facts.deduplicating))
         self.answering = facts.answering
 
@@ -106,12 +110,21 @@ class Evidence:
         return partial(masked_text, naming=self._named(tokens))
 
     def counts(self, sight: Sight) -> Counts:
+        """Effects so far, by logical key."""
+        return self.oracle.count(self._in_state(sight, "done"), self.mask(sight.tokens))
+
+    def expected(self, sight: Sight) -> Counts:
+        """Effects so far, and those that will follow unless they fail: what providers have accepted, or are doing."""
         return self.oracle.count(self.effects(sight), self.mask(sight.tokens))
 
     def effects(self, sight: Sight) -> tuple[Effect, ...]:
-        """All effects so far: the ledger's, then those of counted tables."""
+        """All effects so far, also accepted ones: the ledger's, then those of counted tables."""
+        return self._in_state(sight, "done", "pending")
+
+    def _in_state(self, sight: Sight, *states: str) -> tuple[Effect, ...]:
         facts = self._ledger(sight)
-        return (*facts.effects, *(effect for counter in facts.counters for effect in self._counted(counter, sight)))
+        counted = (effect for counter in facts.counters for effect in self._counted(counter, sight))
+        return (*(effect for effect in facts.begun if effect.state in states), *counted)
 
     def swallowed(self, sight: Sight) -> LogicalKey | None:
         """An intent that was taken for another, because it came under the same key with another payload."""
@@ -126,26 +139,44 @@ class Evidence:
         return None
 
     def in_flight(self, sight: Sight) -> tuple[str, ...]:
-        """The providers of the requests that are on their way, oldest first."""
+        """The providers of the requests that are on their way, and of the work that was accepted, oldest first."""
         return tuple(held.provider for held in self._ledger(sight).in_flight)
 
+    def requests(self, sight: Sight) -> int:
+        """How many requests are on their way."""
+        return sum(held.completes is None for held in self._ledger(sight).in_flight)
+
     def deliveries(self, sight: Sight, now_s: float) -> list[Delivery]:
-        """What may arrive, of equal requests on their way only the oldest, and each way it may then go.
+        """What may arrive, of equal requests on their way only the oldest, or end, and each way it may then go.
 
         now_s: virtual time of the arrival, in epoch seconds.
         """
         held = self._ledger(sight).in_flight
-        asked = [(one.provider, one.operation, one.key, one.payload) for one in held]
+        asked = [(one.provider, one.operation, one.key, one.payload, one.completes is not None) for one in held]
         distinct = [number for number, what in enumerate(asked, 1) if what not in asked[: number - 1]]
         return [
             Delivery(number, way)
             for number in distinct
-            for way in range(self._ways(sight, held[number - 1], number, now_s))
+            for way in range(len(self._ways(sight, held[number - 1], number, now_s)))
         ]
 
-    def _ways(self, sight: Sight, held: Held, number: int, now_s: float) -> int:
-        if "completes" not in held.request and held.provider not in self._ledger(sight).open_ended:
-            return 1
+    def failures(self, sight: Sight) -> int:
+        """How often accepted work has failed."""
+        return sum(effect.state == "failed" for effect in self._ledger(sight).begun)
+
+    def is_failure(self, sight: Sight, delivery: Delivery) -> bool:
+        """Whether accepted work fails by a delivery."""
+        return delivery.way > 0 and self._ledger(sight).in_flight[delivery.number - 1].completes is not None
+
+    def delivered(self, sight: Sight, delivery: Delivery, now_s: float) -> str:
+        """What a delivery that is one of the `deliveries` does, in words."""
+        return self._ways(sight, self._ledger(sight).in_flight[delivery.number - 1], delivery.number, now_s)[
+            delivery.way
+        ]
+
+    def _ways(self, sight: Sight, held: Held, number: int, now_s: float) -> tuple[str, ...]:
+        if held.completes is None and held.expires_s is None and held.provider not in self._ledger(sight).open_ended:
+            return (ARRIVES,)
         picture = self._picture(sight)
         known = self._possible.get((picture.key, number, now_s))
         if known is None:
@@ -206,7 +237,7 @@ class Evidence:
             providers = tuple(ledger.providers())
             contracts = {one.name: json.loads(one.contract) for one in providers}
             known = _Facts(
-                tuple(ledger.effects()),
+                tuple(ledger.begun()),
                 tuple(ledger.arrivals()),
                 tuple(ledger.counters()),
                 tuple(ledger.intents()),

@@ -125,8 +125,8 @@ def test_requests_in_flight_are_state(ledger: Ledger) -> None:
     first = Held(1, "pay", "refund", "k", "1", {"payload": "1", "key": "k"}, 2)
     assert ledger.in_flight() == [first, Held(2, "pay", "refund", None, "2", {"payload": "2", "key": None}, 2)]
     assert ledger.state_rows() == [
-        ("in_flight", ("pay", "refund", "k", "1", None)),
-        ("in_flight", ("pay", "refund", None, "2", None)),
+        ("in_flight", ("pay", "refund", "k", "1", None, 0)),
+        ("in_flight", ("pay", "refund", None, "2", None, 0)),
     ]
     with ledger.transaction() as connection:
         assert take_held(connection, 1) == first

@@ -30,7 +30,7 @@ RETENTION = "retention"
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What happens. "act": the effect is done, accepted or begun. "replay": as `receipt` says. "finish": the request
-    that `receipt` belongs to is completed first, then replayed. "acknowledge": nothing is done, and it is not said
+    that `receipt` belongs to is completed first, then replayed. "acknowledge": nothing is done, and nothing is known of
     what was done before. "refuse": for the reason `refusal`, which is stored if `stored`.
 
     moves: (name, value) of the provider's positions that acting changes.
@@ -207,8 +207,6 @@ class Case:
         if receipt.status >= 400 and self.value("on_retry_after_failure") == "re_execute":
             return self._acting()
         self._rely("dedup")
-        if receipt.effect is not None and self.value("replay_body") == "ack_only":
-            return Decision("acknowledge", receipt)
         return Decision("replay", receipt)
 
     def _in_session(self) -> Decision:
