@@ -14,7 +14,7 @@ from typing import Any
 from pytest_once.canonical import Form, Naming, Row, digest, masked_text, occurring
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
 from pytest_once.faults import ARRIVES, Delivery
-from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
+from pytest_once.ledger import Arrival, Counter, Declared, Effect, Event, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
 from pytest_once.stores.directory import DirectorySnapshot
@@ -64,6 +64,7 @@ class Evidence:
         self._facts: Recent[bytes, _Facts] = Recent(_KEPT)
         self._possible: Recent[tuple[bytes, int, float], tuple[str, ...]] = Recent(_KEPT)
         self._places: dict[str, tuple[str, str]] = {}
+        self._relied: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
         self._tables: Recent[tuple[Counter, tuple[bytes, ...]], tuple[Effect, ...]] = Recent(_KEPT)
 
     def digest(self, sight: Sight) -> str:
@@ -127,15 +128,24 @@ class Evidence:
         return (*(effect for effect in facts.begun if effect.state in states), *counted)
 
     def swallowed(self, sight: Sight) -> LogicalKey | None:
-        """An intent that was taken for another, because it came under the same key with another payload."""
+        """An intent that was taken for another, because it came under the same key with another payload.
+
+        A key is another one in another scope, and free again once its promised retention is over, or its request has
+        failed without a receipt.
+        """
         ledger, mask = self._ledger(sight), self.mask(sight.tokens)
-        first: dict[tuple[str, str], LogicalKey] = {}
+        holders: dict[tuple[str, str, str], LogicalKey] = {}
         for arrival in ledger.arrivals if ledger.deduplicating else ():
             if arrival.key is None or arrival.provider not in ledger.deduplicating or arrival.outcome == "refused":
                 continue
             asked = self.oracle.request(arrival, mask)
-            if first.setdefault((arrival.provider, arrival.key), asked) != asked:
+            key = arrival.provider, arrival.scope, arrival.key
+            relied = arrival.relied.split(",")
+            repeated = arrival.outcome == "replayed" or "on_mismatch" in relied
+            if repeated and "retention_s" not in relied and holders.get(key, asked) != asked:
                 return asked
+            if arrival.outcome != "replayed":
+                holders[key] = asked
         return None
 
     def in_flight(self, sight: Sight) -> tuple[str, ...]:
@@ -210,17 +220,23 @@ class Evidence:
         return self._ledger(sight).intents
 
     def contracts(self, sight: Sight) -> list[str]:
-        """What the providers in use promise, in sentences."""
+        """What the providers in use promise, in sentences: those that some answer in any life has relied upon."""
         declared = self._ledger(sight).providers
         if not declared:
             return []
         from once_fakes import Contract
+        from once_fakes.promises import mattered
 
-        return [
-            f"{provider.name}: {sentence}"
-            for provider in declared
-            for sentence in Contract.from_json(provider.contract).assumptions()
-        ]
+        said: list[str] = []
+        for provider in declared:
+            contract = Contract.from_json(provider.contract)
+            sentences, others = mattered(contract, self._relied[provider.name])
+            name = f"{provider.name}: {contract.name}"
+            said += [f"{name}: {sentence}" for sentence in sentences]
+            if others:
+                promises = "promise" if others == 1 else "promises"
+                said.append(f"{name}: {others} {'more ' if sentences else ''}{promises}, on which nothing depended")
+        return said
 
     def _named(self, tokens: frozenset[str]) -> Naming:
         return self.naming.with_tokens(tokens)
@@ -248,7 +264,20 @@ class Evidence:
                 frozenset(one.name for one in providers if _is_open(contracts[one.name])),
             )
             self._facts.put(picture.key, known)
+            self._note_relied(known, ledger.asked(), ledger.events())
         return known
+
+    def _note_relied(self, facts: _Facts, asked: frozenset[str], events: list[Event]) -> None:
+        """Which promises of a provider decided an answer, in any picture that was looked at."""
+        for arrival in facts.arrivals:
+            self._relied[arrival.provider].update(arrival.relied.split(","))
+        for provider in asked:
+            self._relied[provider].add("lookup")
+        for event in events:
+            self._relied[event.provider].add("webhooks")
+        for held in facts.in_flight:
+            if held.expires_s is not None:
+                self._relied[held.provider].add("request_lifetime_s")
 
     def _located(self, counter: Counter) -> tuple[str, str]:
         known = self._places.get(counter.path)

@@ -198,7 +198,11 @@ class _Arriving:
         status, body = self._dialect.status(contract, shown), self._dialect.document(contract, shown)
         outcome = "begun" if begun else "accepted" if waits else "executed"
         if waits:
-            self._case.relied.append("on_concurrent" if begun else "acceptance")
+            self._case.rely("on_concurrent" if begun else "acceptance")
+        if waits and contract.record_point == "completed":
+            self._case.rely("record_point")
+        if contract.atomicity != "atomic":
+            self._case.rely("atomicity")
         halves = self._answered(outcome, status, body, False)
         for name, value in decision.moves:
             move_position(connection, self._provider, name, value)

@@ -65,7 +65,7 @@ _NAMED_FIELDS = {
 _WITH_RECEIPTS = ("client_key", "natural_key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Contract:
     """A provider's idempotency promises. Instants and spans are in seconds of the calling process's time.
 
@@ -159,6 +159,12 @@ class Contract:
     fence_field: str | None = None
     fence_status: int = 409
     webhooks: Webhooks = "none"
+
+    def __repr__(self) -> str:
+        """Its name, and what is not as usual."""
+        shown = ((field.name, getattr(self, field.name)) for field in fields(self))
+        usual = {field.name: field.default for field in fields(self)}
+        return f"Contract({', '.join(f'{name}={value!r}' for name, value in shown if value != usual[name])})"
 
     def __post_init__(self) -> None:
         for field, valid in _CHOICES:

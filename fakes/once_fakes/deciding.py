@@ -20,6 +20,7 @@ from pytest_once.ledger.within import (
     find_receipt,
     forget_receipt,
     forget_receipts,
+    known_elsewhere,
     position_of,
 )
 
@@ -67,8 +68,9 @@ class Case:
         self.identity = self._identity()
         self.fingerprint = self._fingerprint()
         if contract.keeps_time:
-            forget_receipts(self.connection, self.provider, self.now_s)
+            self._forget_expired()
         if contract.dedup == "none":
+            self.rely("dedup")
             return self._acting()
         if self.identity is None:
             return self._without_key()
@@ -83,13 +85,15 @@ class Case:
             forget_receipt(self.connection, self.provider, receipt.key)
             receipt = None
         if receipt is None:
+            if self.scope and known_elsewhere(self.connection, self.provider, self.identity):
+                self.rely("scope")
             return self._acting()
         if contract.dedup == "natural_key":
-            self._rely("dedup")
+            self.rely("dedup")
             message = f"there is one with this {contract.natural_key_field} already"
             return self._refused("natural_conflict", contract.conflict_status, message, contract.natural_key_field)
         if contract.dedup == "content_window":
-            self._rely("dedup")
+            self.rely("dedup")
             message = "the same request was made a short time ago; it was not done again"
             return self._refused("content_repeated", contract.conflict_status, message)
         return self._repeated(receipt)
@@ -102,7 +106,7 @@ class Case:
 
     def value(self, parameter: str) -> str:
         """A parameter's value; of one that is not documented, what it has been decided to be."""
-        self._rely(parameter)
+        self.rely(parameter)
         value: str = getattr(self.contract, parameter)
         if value != UNSPECIFIED:
             return value
@@ -166,7 +170,7 @@ class Case:
 
     def _without_key(self) -> Decision:
         contract = self.contract
-        self._rely("on_missing_key")
+        self.rely("on_missing_key")
         if contract.on_missing_key == "execute":
             return self._acting()
         if contract.dedup == "client_key" and contract.key_field is None:
@@ -180,11 +184,18 @@ class Case:
         kind = "key_missing" if contract.dedup == "client_key" else "field_missing"
         return self._refused(kind, contract.missing_key_status, f"this request needs the field {field}", field)
 
+    def _forget_expired(self) -> None:
+        key = self.stored_under()
+        known = None if key is None else find_receipt(self.connection, self.provider, key)
+        if known is not None and known.expires_s is not None and known.expires_s <= self.now_s:
+            self.rely("retention_s")
+        forget_receipts(self.connection, self.provider, self.now_s)
+
     def _forgotten(self, receipt: Receipt) -> bool:
         """Whether a receipt that need not be kept any more is gone."""
         if receipt.status == IN_PROGRESS or receipt.promised_s is None or self.now_s < receipt.promised_s:
             return False
-        self._rely("retention_s")
+        self.rely("retention_s")
         return self._chosen(RETENTION, RETENTION_ALTERNATIVES) == "forgotten"
 
     def _repeated(self, receipt: Receipt) -> Decision:
@@ -206,7 +217,7 @@ class Case:
             return self._acting() if concurrent == "race" else Decision("finish", receipt)
         if receipt.status >= 400 and self.value("on_retry_after_failure") == "re_execute":
             return self._acting()
-        self._rely("dedup")
+        self.rely("dedup")
         return Decision("replay", receipt)
 
     def _in_session(self) -> Decision:
@@ -217,7 +228,7 @@ class Case:
             message = f"{contract.sequence_field} must be a whole number, not {number!r}"
             return self._refused("invalid", 400, message, contract.sequence_field)
         last = position_of(self.connection, self.provider, name)
-        self._rely("dedup")
+        self.rely("dedup")
         if last is not None and int(number) <= last:
             return Decision("acknowledge")
         if last is not None and int(number) > last + 1:
@@ -228,7 +239,7 @@ class Case:
     def _conditional(self) -> Decision:
         path = self.act.operation.partition(" ")[2]
         present = position_of(self.connection, self.provider, f"version {path}") or 0
-        self._rely("dedup")
+        self.rely("dedup")
         if self.identity != (str(present) if present else "") and not (self.identity == "0" and present == 0):
             message = f"the present version is {present}" if present else "there is no such object yet"
             status = self.contract.conflict_status
@@ -241,6 +252,7 @@ class Case:
         contract, instructions = self.contract, self.instructions
         refusal = self.act.invalid
         if refusal is not None:
+            self.rely("record_point")
             kept = contract.record_point == "arrival" and contract.stored_outcomes != "success"
             return self._refused(refusal.kind, refusal.status, refusal.message, refusal.param, stored=kept)
         if contract.fencing == "token" and (fence := self._fenced()):
@@ -248,11 +260,11 @@ class Case:
                 return fence
             moves = (*moves, fence)
         if instructions.decline:
-            self._rely("stored_outcomes")
+            self.rely("stored_outcomes")
             kept = contract.stored_outcomes != "success"
             return self._refused("declined", 402, "the request was understood and is declined", stored=kept)
         if instructions.fail:
-            self._rely("stored_outcomes")
+            self.rely("stored_outcomes")
             kept = contract.stored_outcomes == "all"
             return self._refused("failed", 500, "An unexpected error occurred.", stored=kept)
         return Decision("act", moves=moves)
@@ -265,7 +277,7 @@ class Case:
             return self._refused("field_missing", contract.missing_key_status, message, contract.fence_field)
         highest = position_of(self.connection, self.provider, "fence")
         if highest is not None and int(token) < highest:
-            self._rely("fencing")
+            self.rely("fencing")
             message = f"{contract.fence_field} {token} is stale: {highest} has been seen"
             return self._refused("fenced", contract.fence_status, message, contract.fence_field)
         return "fence", int(token)
@@ -277,7 +289,8 @@ class Case:
     ) -> Decision:
         return Decision("refuse", refusal=Refusal(kind, status, message, param, self.identity), stored=stored)
 
-    def _rely(self, parameter: str) -> None:
+    def rely(self, parameter: str) -> None:
+        """Note that a parameter of the contract has decided something."""
         if parameter not in self.relied:
             self.relied.append(parameter)
 

@@ -91,6 +91,12 @@ def find_receipt(connection: sqlite3.Connection, provider: str, key: str) -> Rec
     return None if row is None else Receipt(*row)
 
 
+def known_elsewhere(connection: sqlite3.Connection, provider: str, identity: str) -> bool:
+    """Whether the provider has a receipt for a key that is equal, but was used in another scope."""
+    rows = connection.execute("SELECT key FROM receipts WHERE provider = ?", (provider,))
+    return any(key.partition("\n")[0] == identity for (key,) in rows)
+
+
 def store_receipt(connection: sqlite3.Connection, receipt: Receipt) -> None:
     """Keep a receipt inside a transaction, in place of an older one for the same key."""
     connection.execute(
