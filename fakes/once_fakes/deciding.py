@@ -21,6 +21,7 @@ from pytest_once.ledger.within import (
     forget_receipt,
     forget_receipts,
     known_elsewhere,
+    move_position,
     position_of,
 )
 
@@ -67,6 +68,8 @@ class Case:
         self.scope = "\n".join(self._scope())
         self.identity = self._identity()
         self.fingerprint = self._fingerprint()
+        if contract.fencing == "token" and (stale := self._fenced()):
+            return stale
         if contract.keeps_time:
             self._forget_expired()
         if contract.dedup == "none":
@@ -255,10 +258,6 @@ class Case:
             self.rely("record_point")
             kept = contract.record_point == "arrival" and contract.stored_outcomes != "success"
             return self._refused(refusal.kind, refusal.status, refusal.message, refusal.param, stored=kept)
-        if contract.fencing == "token" and (fence := self._fenced()):
-            if isinstance(fence, Decision):
-                return fence
-            moves = (*moves, fence)
         if instructions.decline:
             self.rely("stored_outcomes")
             kept = contract.stored_outcomes != "success"
@@ -269,7 +268,8 @@ class Case:
             return self._refused("failed", 500, "An unexpected error occurred.", stored=kept)
         return Decision("act", moves=moves)
 
-    def _fenced(self) -> Decision | tuple[str, int] | None:
+    def _fenced(self) -> Decision | None:
+        """The refusal of a stale token. One that is not stale has been seen now, whatever becomes of its request."""
         contract = self.contract
         token = field_text(self.act.payload, contract.fence_field)
         if token is None or not token.isdecimal():
@@ -280,7 +280,8 @@ class Case:
             self.rely("fencing")
             message = f"{contract.fence_field} {token} is stale: {highest} has been seen"
             return self._refused("fenced", contract.fence_status, message, contract.fence_field)
-        return "fence", int(token)
+        move_position(self.connection, self.provider, "fence", int(token))
+        return None
 
     # -- bookkeeping ---------------------------------------------------------------------------------
 

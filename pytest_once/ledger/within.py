@@ -220,6 +220,20 @@ def held_number(connection: sqlite3.Connection, number: int) -> Held:
     return held_from(rows[number - 1])
 
 
+def waiting_events(connection: sqlite3.Connection, provider: str) -> list[tuple[int, int]]:
+    """(id, effect) of the webhooks that nobody has acknowledged, the oldest first, inside a transaction."""
+    rows = connection.execute(
+        "SELECT id, effect FROM events WHERE provider = ? AND NOT acknowledged ORDER BY id", (provider,)
+    )
+    return [(int(number), int(effect)) for number, effect in rows]
+
+
+def effect_by_arrival(connection: sqlite3.Connection, arrival: int) -> Effect | None:
+    """The effect that an arrival has caused, or None, inside a transaction."""
+    row = connection.execute(f"SELECT {EFFECT} FROM effects WHERE arrival = ?", (arrival,)).fetchone()
+    return None if row is None else Effect(*row)
+
+
 def take_held(connection: sqlite3.Connection, number: int) -> Held:
     """Take that request off its way, inside a transaction. Raises LookupError likewise."""
     held = held_number(connection, number)
