@@ -174,9 +174,13 @@ class Evidence:
         """How often accepted work has failed."""
         return sum(effect.state == "failed" for effect in self._ledger(sight).begun)
 
+    def is_completion(self, sight: Sight, delivery: Delivery) -> bool:
+        """Whether a delivery is the end of accepted work, good or bad."""
+        return self._ledger(sight).in_flight[delivery.number - 1].completes is not None
+
     def is_failure(self, sight: Sight, delivery: Delivery) -> bool:
         """Whether accepted work fails by a delivery."""
-        return delivery.way > 0 and self._ledger(sight).in_flight[delivery.number - 1].completes is not None
+        return delivery.way > 0 and self.is_completion(sight, delivery)
 
     def delivered(self, sight: Sight, delivery: Delivery, now_s: float) -> str:
         """What a delivery that is one of the `deliveries` does, in words."""

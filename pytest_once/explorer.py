@@ -232,6 +232,8 @@ class Explorer:
                 )
                 onward = Onward("state", number)
             first = first or onward
+            if node.settles is None and self.evidence.is_completion(Sight(picture, node.now_s, node.tokens), delivery):
+                node.settles = onward
         return first
 
     def _deliveries(self, sight: Sight, now_s: float) -> list[Delivery]:
@@ -258,6 +260,8 @@ class Explorer:
         sight = Sight(picture, node.now_s, node.tokens)
         if not self.evidence.naming.columns and not self.evidence.instants(sight):
             return  # nothing stored could tell it how much time has passed
+        if node.settles is not None:
+            return  # what will have ended by then is explored by itself
         self.stage.put(picture)
         late = self.stage.live(Birth(node.lives, 0, node.now_s + MUCH_LATER_S), node.tokens, let_live)
         if any(self._course(late) == self._course(base) for base in bases):
@@ -330,10 +334,17 @@ class Explorer:
 
     @staticmethod
     def _called_again(life: Life, boundary: Boundary, index: int, fault: str) -> bool:
-        """Whether the provider was called again after a fault, so that a lasting fault would differ."""
-        return fault != DUPLICATE and any(
-            passage.boundary.provider == boundary.provider and fault in passage.boundary.faults
-            for passage in life.passages[index + 1 :]
+        """Whether the provider was called again after a fault, so that a lasting fault would differ.
+
+        One that leaves requests on their way does not last: their number is bounded.
+        """
+        return (
+            fault != DUPLICATE
+            and not KINDS[fault].held
+            and any(
+                passage.boundary.provider == boundary.provider and fault in passage.boundary.faults
+                for passage in life.passages[index + 1 :]
+            )
         )
 
     def _follow_up(self, node: Node, life: Life, plan: Plan, after_s: float, like: Life | None = None) -> Onward:

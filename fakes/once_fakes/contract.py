@@ -113,7 +113,8 @@ class Contract:
     visibility_lag_s: look-ups do not show an effect before it is this old.
     reference_field: the payload's field (or dotted path) that is the client's reference.
     acceptance: "sync": the answer comes after the effect; "async202": it comes before, with status 202, and the effect
-    is done completes_after_s later at the latest, or fails.
+    is done completes_after_s later at the latest, or fails. The same holds of work that is begun while its caller gives
+    up (the fault still-working). A restart takes 1 s: what is done within less is never found pending by the next life.
     request_lifetime_s: a request held up for longer does not arrive any more; None: it may arrive at any time.
     fencing: "token": a request whose fence_field is lower than one seen before is refused with fence_status.
     webhooks: "at_least_once": each effect that is done or has failed is told to the client until it acknowledges, in
@@ -153,7 +154,7 @@ class Contract:
     visibility_lag_s: float = 0.0
     reference_field: str = "client_ref"
     acceptance: Acceptance = "sync"
-    completes_after_s: float = 1.0
+    completes_after_s: float = 2.0
     request_lifetime_s: float | None = None
     fencing: Fencing = "none"
     fence_field: str | None = None
