@@ -28,6 +28,7 @@ from pytest_once.ledger import (
     LedgerSnapshot,
     Receipt,
     Told,
+    account_of,
     canonical_payload,
 )
 from pytest_once.ledger.within import insert_arrival, store_receipt, take_held
@@ -150,7 +151,7 @@ def test_a_held_http_request_keeps_its_bytes_and_no_credentials(ledger: Ledger) 
     ledger.hold("pay", "POST /r", http_request(b"\x00\xff", "/r?a=1", **secrets, **{"x-idem-token": "k", "Via": "v"}))
 
     (held,) = ledger.in_flight()
-    kept = {"x-idem-token": "k", "via": "v"}
+    kept = {"x-idem-token": "k", "via": "v", "once-account": account_of({"authorization": "s3cret"})}
     assert held.key == "k"
     assert held.request == {"method": "POST", "path": "/r?a=1", "headers": kept, "body": b"\x00\xff"}
     assert b"s3cret" not in ledger.path.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from once_fakes.contract import Contract
 from once_fakes.reading import form_of, payload_of
 from once_fakes.reply import Refusal, Reply, error_document
 from once_fakes.signing import standard_headers
-from pytest_once.ledger import canonical_payload
+from pytest_once.ledger import account_of, canonical_payload
 
 ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 ASKING_METHODS = ("GET", "HEAD")
@@ -32,12 +31,11 @@ class Request:
 
     @property
     def account(self) -> str:
-        """Who asks: a digest of what the request authenticates with, "" if with nothing."""
-        kept = self.headers.get("once-account")
-        credentials = self.headers.get("authorization")
-        if kept is not None or credentials is None:
-            return kept or ""
-        return hashlib.sha256(credentials.encode()).hexdigest()[:12]
+        """Who asks: a digest of what the request authenticates with, "" if with nothing.
+
+        A request that was held up arrives without its credentials: ask this, not the header, who it is from.
+        """
+        return account_of(self.headers)
 
 
 @dataclass(frozen=True, slots=True)

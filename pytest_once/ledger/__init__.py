@@ -1,6 +1,6 @@
 """What the providers did: a SQLite file of arrivals, effects, receipts, requests on their way, what was told."""
 
-from pytest_once.ledger.file import Ledger
+from pytest_once.ledger.file import Ledger, account_of
 from pytest_once.ledger.payload import canonical_payload
 from pytest_once.ledger.reading import LedgerReader, LedgerSnapshot
 from pytest_once.ledger.records import (
@@ -32,5 +32,6 @@ __all__ = [
     "LedgerSnapshot",
     "Receipt",
     "Told",
+    "account_of",
     "canonical_payload",
 ]

@@ -7,6 +7,7 @@ the controller itself use it. So nobody keeps it open: every operation opens and
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import sqlite3
@@ -26,6 +27,19 @@ _BUSY_TIMEOUT_S = 5.0
 
 # What a request is recognised by must be kept, whoever may read the ledger; these are for the provider's eyes only.
 _SECRET_HEADER = re.compile("authorization|cookie|api-?key|token|secret|password|signature")
+
+ACCOUNT_HEADER = "once-account"
+"""Says who asks, in place of credentials, in a request that was kept without them."""
+_CREDENTIALS = ("authorization", "x-api-key", "api-key")
+_PRECONDITIONS = ("if-match", "if-none-match")
+
+
+def account_of(headers: Mapping[str, str]) -> str:
+    """Who asks: a digest of what a request authenticates with, "" if with nothing. headers: names in small."""
+    if ACCOUNT_HEADER in headers:
+        return headers[ACCOUNT_HEADER]
+    credentials = next((headers[name] for name in _CREDENTIALS if name in headers), None)
+    return "" if credentials is None else hashlib.sha256(credentials.encode()).hexdigest()[:12]
 
 
 class Ledger(LedgerReader):
@@ -164,7 +178,7 @@ class Ledger(LedgerReader):
             if "payload" in request:
                 key, payload, kept = request["key"] or None, request["payload"], dict(request)
             else:
-                key, payload, kept = _on_the_wire(request, contract.get("key_header", ""))
+                key, payload, kept = _on_the_wire(request, contract)
             lifetime_s = contract.get("request_lifetime_s")
             connection.execute(
                 "INSERT INTO in_flight(provider, operation, key, payload, request, incarnation, expires_s)"
@@ -191,9 +205,10 @@ class Ledger(LedgerReader):
             return insert_effect(connection, provider, operation, logical_key, payload, arrival)
 
 
-def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | None, str, dict[str, Any]]:
+def _on_the_wire(request: Mapping[str, Any], contract: Mapping[str, Any]) -> tuple[str | None, str, dict[str, Any]]:
     """A held HTTP request's idempotency key, what distinguishes it from others, and what is kept of it as JSON."""
     headers = {name.lower(): value for name, value in request["headers"].items()}
+    key_header: str = contract.get("key_header", "").lower()
     body: bytes = request["body"]
     try:
         shown: object = body.decode()
@@ -201,12 +216,14 @@ def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | Non
         shown = body
     # Of the headers only what a contract reads: times and trace ids would make every attempt a state of its own.
     seen = {"path": request["path"], "content-type": headers.get("content-type", ""), "body": shown}
-    kept = {
-        name: value for name, value in headers.items() if name == key_header.lower() or not _SECRET_HEADER.search(name)
-    }
+    kept = {name: value for name, value in headers.items() if name == key_header or not _SECRET_HEADER.search(name)}
+    if account := account_of(headers):
+        kept[ACCOUNT_HEADER] = account
+    read = [*_PRECONDITIONS, *(f"once-{part}" for part in contract.get("scope", ()))]
+    seen |= {name: kept[name] for name in read if name in kept}
     encoded = base64.b64encode(body).decode("ascii")
     return (
-        headers.get(key_header.lower()) or None,
+        headers.get(key_header) or None,
         canonical_payload(seen),
         {"method": request["method"], "path": request["path"], "headers": kept, "body": encoded},
     )

@@ -141,6 +141,10 @@ def test_two_accounts_are_told_apart_without_their_credentials(ledger: Ledger) -
         headers = {"authorization": f"Bearer {token}", "idempotency-key": "k"}
         outcomes.append(handle_http(ledger, "pay", contract, "POST", "/r", headers, b"").outcome)
     assert outcomes == ["executed", "replayed", "executed"]
+    headers = {"authorization": "Bearer one", "idempotency-key": "k"}
+    ledger.hold("pay", "POST /r", {"method": "POST", "path": "/r", "headers": headers, "body": b""})
+    arrived = deliver(ledger, 1)
+    assert arrived is not None and arrived.outcome == "replayed"
     assert b"Bearer" not in ledger.path.read_bytes()
 
 
