@@ -28,7 +28,7 @@ UNDECIDED_HEADER = "once-undecided"
 class Boundary:
     """A point the process is about to pass.
 
-    kind: the seam ("sqlite", "http", "file", "tool", "point", "choice").
+    kind: the seam ("sqlite", "http", "file", "tool", "point", "choice"), "contract" or "webhook" of a fake provider.
     target: what it touches, without machine-dependent parts ("agent.db COMMIT", "POST /v1/refunds").
     site: the user's line. occurrence: 1 for the first passing of this (kind, target, site) in an incarnation.
     provider: the fake that would receive the call, if one would. faults: soft faults the seam can perform here.

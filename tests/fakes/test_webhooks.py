@@ -16,9 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from once_fakes import CLIENT_KEY, Contract, Provider
+from once_fakes import CLIENT_KEY, Contract, Event, Provider
 from once_fakes.signing import secret_key
-from once_fakes.webhooks import Event
 from pytest_once import Once, Report, Verdict, explore
 from pytest_once.boundaries import Announcer, Boundary, Order, connect
 from pytest_once.clock import EPOCH_S

@@ -13,7 +13,7 @@ from once_fakes import CLIENT_KEY, Contract
 from pytest_once import Once, Report, Verdict, explore, replay
 from pytest_once.boundaries import Boundary
 from pytest_once.events import Event, Recorded
-from pytest_once.faults import mark_of
+from pytest_once.faults import WORK_FAULTS, mark_of
 from pytest_once.ledger import Ledger
 from pytest_once.reporting import terminal
 from tests.engine.bodies import proven, put, state, tasks, told
@@ -81,7 +81,7 @@ def test_a_fault_of_the_work_fires_and_does_what_its_name_says(
     """The key is taken by all three; an effect is begun by one, and done by none."""
     body = once_sent(send, EVERYTHING)
     (call,) = (boundary for boundary in boundaries_of(body) if boundary.provider == "pay")
-    assert {"still-working", "failed-inside", "declined"} <= set(call.faults)
+    assert set(WORK_FAULTS) <= set(call.faults)
     report = replay(body, f"{code}@{mark_of(call)}", keep=tmp_path)
     assert not report.problem, report.problem
     ledger = Ledger(tmp_path / "ledger.db")
@@ -97,7 +97,7 @@ def test_a_fault_of_the_work_fires_and_does_what_its_name_says(
 def test_only_a_contract_that_makes_a_difference_of_them_offers_them(send: Send) -> None:
     """A fault that changes nothing would only cost time."""
     (plain,) = (boundary for boundary in boundaries_of(once_sent(send, CLIENT_KEY)) if boundary.provider)
-    assert not {"still-working", "failed-inside", "declined"} & set(plain.faults)
+    assert not set(WORK_FAULTS) & set(plain.faults)
     (keeping,) = (boundary for boundary in boundaries_of(once_sent(send, KEEPS_REFUSALS)) if boundary.provider)
     assert "declined" in keeping.faults and "failed-inside" not in keeping.faults
 
