@@ -13,8 +13,8 @@ from typing import Any
 
 from pytest_once.canonical import Form, Naming, Row, digest, masked_text, occurring
 from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
-from pytest_once.faults import Delivery
-from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
+from pytest_once.faults import ARRIVES, Delivery
+from pytest_once.ledger import Arrival, Counter, Declared, Effect, Event, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
 from pytest_once.scenario import ScenarioError
 from pytest_once.stores.directory import DirectorySnapshot
@@ -24,16 +24,19 @@ from pytest_once.world import Recent, World
 
 _KEPT = 256
 
+_TOLD = ("ledger/effects", "ledger/receipts")
+"""What of a provider those can find out who may ask it; its webhooks tell everybody."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What one ledger file says; read once for all the pictures that hold the same file.
+    """What one ledger file says; read once for all the pictures that hold the same file. begun: all effects.
 
     deduplicating: names of the providers whose contract recognises a repeated key. answering: of those that can be
     asked what they did. open_ended: of those whose contract leaves open what happens.
     """
 
-    effects: tuple[Effect, ...]
+    begun: tuple[Effect, ...]
     arrivals: tuple[Arrival, ...]
     counters: tuple[Counter, ...]
     intents: tuple[Intent, ...]
@@ -59,8 +62,9 @@ class Evidence:
         self.naming = naming
         self._world = world
         self._facts: Recent[bytes, _Facts] = Recent(_KEPT)
-        self._possible: Recent[tuple[bytes, int, float], int] = Recent(_KEPT)
+        self._possible: Recent[tuple[bytes, int, float], tuple[str, ...]] = Recent(_KEPT)
         self._places: dict[str, tuple[str, str]] = {}
+        self._relied: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
         self._tables: Recent[tuple[Counter, tuple[bytes, ...]], tuple[Effect, ...]] = Recent(_KEPT)
 
     def digest(self, sight: Sight) -> str:
@@ -79,7 +83,8 @@ class Evidence:
             for row in self._world.rows(sight.picture)
             if not row.place.startswith("ledger/")
             or row.place == "ledger/memory"
-            or (row.place in ("ledger/effects", "ledger/receipts") and row.cells[0] in self.answering)
+            or (row.place in _TOLD and row.cells[0] in self.answering)
+            or row.place == "ledger/events"
         ]
         return digest(Form(rows, self._named(sight.tokens)).render(sight.now_s))
 
@@ -87,7 +92,7 @@ class Evidence:
         """Note who is who, from the end of a fault-free life."""
         facts = self._ledger(last)
         known = {one.name for one in facts.providers}
-        tools = {effect.provider for effect in facts.effects} - known
+        tools = {effect.provider for effect in facts.begun} - known
         self.forgetful = frozenset(tools | (known - facts.deduplicating))
         self.answering = facts.answering
 
@@ -106,46 +111,86 @@ class Evidence:
         return partial(masked_text, naming=self._named(tokens))
 
     def counts(self, sight: Sight) -> Counts:
+        """Effects so far, by logical key."""
+        return self.oracle.count(self._in_state(sight, "done"), self.mask(sight.tokens))
+
+    def expected(self, sight: Sight) -> Counts:
+        """Effects so far, and those that will follow unless they fail: what providers have accepted, or are doing."""
         return self.oracle.count(self.effects(sight), self.mask(sight.tokens))
 
     def effects(self, sight: Sight) -> tuple[Effect, ...]:
-        """All effects so far: the ledger's, then those of counted tables."""
+        """All effects so far, also accepted ones: the ledger's, then those of counted tables."""
+        return self._in_state(sight, "done", "pending")
+
+    def _in_state(self, sight: Sight, *states: str) -> tuple[Effect, ...]:
         facts = self._ledger(sight)
-        return (*facts.effects, *(effect for counter in facts.counters for effect in self._counted(counter, sight)))
+        counted = (effect for counter in facts.counters for effect in self._counted(counter, sight))
+        return (*(effect for effect in facts.begun if effect.state in states), *counted)
 
     def swallowed(self, sight: Sight) -> LogicalKey | None:
-        """An intent that was taken for another, because it came under the same key with another payload."""
+        """An intent that was taken for another, because it came under the same key with another payload.
+
+        A key is another one in another scope, and free again once its promised retention is over, or its request has
+        failed without a receipt.
+        """
         ledger, mask = self._ledger(sight), self.mask(sight.tokens)
-        first: dict[tuple[str, str], LogicalKey] = {}
+        holders: dict[tuple[str, str, str], LogicalKey] = {}
         for arrival in ledger.arrivals if ledger.deduplicating else ():
             if arrival.key is None or arrival.provider not in ledger.deduplicating or arrival.outcome == "refused":
                 continue
             asked = self.oracle.request(arrival, mask)
-            if first.setdefault((arrival.provider, arrival.key), asked) != asked:
+            key = arrival.provider, arrival.scope, arrival.key
+            relied = arrival.relied.split(",")
+            repeated = arrival.outcome == "replayed" or "on_mismatch" in relied
+            if repeated and "retention_s" not in relied and holders.get(key, asked) != asked:
                 return asked
+            if arrival.outcome != "replayed":
+                holders[key] = asked
         return None
 
     def in_flight(self, sight: Sight) -> tuple[str, ...]:
-        """The providers of the requests that are on their way, oldest first."""
+        """The providers of the requests that are on their way, and of the work that was accepted, oldest first."""
         return tuple(held.provider for held in self._ledger(sight).in_flight)
 
+    def requests(self, sight: Sight) -> int:
+        """How many requests are on their way."""
+        return sum(held.completes is None for held in self._ledger(sight).in_flight)
+
     def deliveries(self, sight: Sight, now_s: float) -> list[Delivery]:
-        """What may arrive, of equal requests on their way only the oldest, and each way it may then go.
+        """What may arrive, of equal requests on their way only the oldest, or end, and each way it may then go.
 
         now_s: virtual time of the arrival, in epoch seconds.
         """
         held = self._ledger(sight).in_flight
-        asked = [(one.provider, one.operation, one.key, one.payload) for one in held]
+        asked = [(one.provider, one.operation, one.key, one.payload, one.completes is not None) for one in held]
         distinct = [number for number, what in enumerate(asked, 1) if what not in asked[: number - 1]]
         return [
             Delivery(number, way)
             for number in distinct
-            for way in range(self._ways(sight, held[number - 1], number, now_s))
+            for way in range(len(self._ways(sight, held[number - 1], number, now_s)))
         ]
 
-    def _ways(self, sight: Sight, held: Held, number: int, now_s: float) -> int:
-        if "completes" not in held.request and held.provider not in self._ledger(sight).open_ended:
-            return 1
+    def failures(self, sight: Sight) -> int:
+        """How often accepted work has failed."""
+        return sum(effect.state == "failed" for effect in self._ledger(sight).begun)
+
+    def is_completion(self, sight: Sight, delivery: Delivery) -> bool:
+        """Whether a delivery is the end of accepted work, good or bad."""
+        return self._ledger(sight).in_flight[delivery.number - 1].completes is not None
+
+    def is_failure(self, sight: Sight, delivery: Delivery) -> bool:
+        """Whether accepted work fails by a delivery."""
+        return delivery.way > 0 and self.is_completion(sight, delivery)
+
+    def delivered(self, sight: Sight, delivery: Delivery, now_s: float) -> str:
+        """What a delivery that is one of the `deliveries` does, in words."""
+        return self._ways(sight, self._ledger(sight).in_flight[delivery.number - 1], delivery.number, now_s)[
+            delivery.way
+        ]
+
+    def _ways(self, sight: Sight, held: Held, number: int, now_s: float) -> tuple[str, ...]:
+        if held.completes is None and held.expires_s is None and held.provider not in self._ledger(sight).open_ended:
+            return (ARRIVES,)
         picture = self._picture(sight)
         known = self._possible.get((picture.key, number, now_s))
         if known is None:
@@ -179,17 +224,23 @@ class Evidence:
         return self._ledger(sight).intents
 
     def contracts(self, sight: Sight) -> list[str]:
-        """What the providers in use promise, in sentences."""
+        """What the providers in use promise, in sentences: those that some answer in any life has relied upon."""
         declared = self._ledger(sight).providers
         if not declared:
             return []
         from once_fakes import Contract
+        from once_fakes.promises import mattered
 
-        return [
-            f"{provider.name}: {sentence}"
-            for provider in declared
-            for sentence in Contract.from_json(provider.contract).assumptions()
-        ]
+        said: list[str] = []
+        for provider in declared:
+            contract = Contract.from_json(provider.contract)
+            sentences, others = mattered(contract, self._relied[provider.name])
+            name = f"{provider.name}: {contract.name}"
+            said += [f"{name}: {sentence}" for sentence in sentences]
+            if others:
+                promises = "promise" if others == 1 else "promises"
+                said.append(f"{name}: {others} {'more ' if sentences else ''}{promises}, on which nothing depended")
+        return said
 
     def _named(self, tokens: frozenset[str]) -> Naming:
         return self.naming.with_tokens(tokens)
@@ -206,7 +257,7 @@ class Evidence:
             providers = tuple(ledger.providers())
             contracts = {one.name: json.loads(one.contract) for one in providers}
             known = _Facts(
-                tuple(ledger.effects()),
+                tuple(ledger.begun()),
                 tuple(ledger.arrivals()),
                 tuple(ledger.counters()),
                 tuple(ledger.intents()),
@@ -217,7 +268,20 @@ class Evidence:
                 frozenset(one.name for one in providers if _is_open(contracts[one.name])),
             )
             self._facts.put(picture.key, known)
+            self._note_relied(known, ledger.asked(), ledger.events())
         return known
+
+    def _note_relied(self, facts: _Facts, asked: frozenset[str], events: list[Event]) -> None:
+        """Which promises of a provider decided an answer, in any picture that was looked at."""
+        for arrival in facts.arrivals:
+            self._relied[arrival.provider].update(arrival.relied.split(","))
+        for provider in asked:
+            self._relied[provider].add("lookup")
+        for event in events:
+            self._relied[event.provider].add("webhooks")
+        for held in facts.in_flight:
+            if held.expires_s is not None:
+                self._relied[held.provider].add("request_lifetime_s")
 
     def _located(self, counter: Counter) -> tuple[str, str]:
         known = self._places.get(counter.path)

@@ -34,7 +34,7 @@ from pytest_once.faults import (
 )
 from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
-from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment
+from pytest_once.judgement import Finding, judge_afterwards, judge_attempts, judge_end, judge_moment
 from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_live
 from pytest_once.perturbation import ignored_yet_decisive, outcome_differs, perturbed
 from pytest_once.scenario import Expectations, Limits
@@ -177,6 +177,11 @@ class Explorer:
 
     def _expand(self, node: Node) -> None:
         picture = self.shelf.get(node.picture)
+        if self.evidence.oracle.excess(self.evidence.expected(Sight(picture, node.now_s, node.tokens))):
+            # Too much has been accepted. Nobody can mend that: it only has to be done.
+            node.onward = self._let_arrive(node, picture, 0.0)
+            self.shelf.drop(node.picture)
+            return
         bases: list[Life] = []
         for after_s in self.expectations.restart_after_s if node.parent is not None else (0.0,):
             birth = Birth(node.lives, 0, node.now_s + (RESTART_S + after_s if node.parent is not None else 0.0))
@@ -208,19 +213,34 @@ class Explorer:
             self._try_much_later(node, picture, bases)
         self.shelf.drop(node.picture)
 
-    def _let_arrive(self, node: Node, picture: Picture, after_s: float) -> None:
-        """Requests that are on their way may arrive while no process lives."""
+    def _let_arrive(self, node: Node, picture: Picture, after_s: float) -> Onward | None:
+        """Requests that are on their way may arrive while no process lives. Returns what the oldest one leads to."""
         now_s = node.now_s + after_s
-        for delivery in self.evidence.deliveries(Sight(picture, node.now_s, node.tokens), now_s):
+        first: Onward | None = None
+        for delivery in self._deliveries(Sight(picture, node.now_s, node.tokens), now_s):
             step = LifePlan(after_s=after_s, deliver=delivery)
             self.stage.put(picture)
             self.stage.deliver(delivery, now_s)
             sight = Sight(self.stage.world.take(), now_s, node.tokens)
             finding = judge_moment(self.evidence, sight)
             if finding is not None:
-                self._violated(finding, (*self.graph.path(node.number), step))
-                continue
-            self._arrive(sight, node.deliveries, crashes=node.crashes, faults=node.faults + 1, parent=node, life=step)
+                onward = self._violated(finding, (*self.graph.path(node.number), step))
+            else:
+                faults = node.faults + 1
+                number = self._arrive(
+                    sight, node.deliveries, crashes=node.crashes, faults=faults, parent=node, life=step
+                )
+                onward = Onward("state", number)
+            first = first or onward
+            if node.settles is None and self.evidence.is_completion(Sight(picture, node.now_s, node.tokens), delivery):
+                node.settles = onward
+        return first
+
+    def _deliveries(self, sight: Sight, now_s: float) -> list[Delivery]:
+        """What may arrive or end. Nobody could complete work that fails for ever, so that is bounded."""
+        enough = self.evidence.failures(sight) >= max(1, self.limits.soft_faults)
+        possible = self.evidence.deliveries(sight, now_s)
+        return [one for one in possible if not (enough and self.evidence.is_failure(sight, one))]
 
     def _ignored_decides_nothing(self, node: Node, picture: Picture, birth: Birth, base: Life) -> None:
         """States that differ in ignored values are one node: a life must go the same way with others in their place."""
@@ -240,6 +260,8 @@ class Explorer:
         sight = Sight(picture, node.now_s, node.tokens)
         if not self.evidence.naming.columns and not self.evidence.instants(sight):
             return  # nothing stored could tell it how much time has passed
+        if node.settles is not None:
+            return  # what will have ended by then is explored by itself
         self.stage.put(picture)
         late = self.stage.live(Birth(node.lives, 0, node.now_s + MUCH_LATER_S), node.tokens, let_live)
         if any(self._course(late) == self._course(base) for base in bases):
@@ -291,11 +313,11 @@ class Explorer:
                 return
             if index < last or (index == last and not latest.startswith(DELIVER)) or sight is None:
                 continue
-            held = self.evidence.in_flight(sight)
+            held, waiting = self.evidence.in_flight(sight), self.evidence.requests(sight)
             # Only a provider shows that a request has arrived: what arrives before it is asked for the first time in
             # a life might as well arrive before that life, and between two questions every moment is the same.
             if any(earlier.boundary.provider == boundary.provider for earlier in life.passages[:index]):
-                for delivery in self.evidence.deliveries(sight, passage.now_s):
+                for delivery in self._deliveries(sight, passage.now_s):
                     if held[delivery.number - 1] == boundary.provider:
                         yield index, delivery.step
             if len(boundary.options) > 1 and chosen >= self.limits.choices:
@@ -307,15 +329,22 @@ class Explorer:
                 continue
             for fault in boundary.faults:
                 kept = KINDS[fault].held
-                if fault in self.limits.fault_kinds and not (kept and len(held) + kept > self.limits.in_flight):
+                if fault in self.limits.fault_kinds and not (kept and waiting + kept > self.limits.in_flight):
                     yield index, fault
 
     @staticmethod
     def _called_again(life: Life, boundary: Boundary, index: int, fault: str) -> bool:
-        """Whether the provider was called again after a fault, so that a lasting fault would differ."""
-        return fault != DUPLICATE and any(
-            passage.boundary.provider == boundary.provider and fault in passage.boundary.faults
-            for passage in life.passages[index + 1 :]
+        """Whether the provider was called again after a fault, so that a lasting fault would differ.
+
+        One that leaves requests on their way does not last: their number is bounded.
+        """
+        return (
+            fault != DUPLICATE
+            and not KINDS[fault].held
+            and any(
+                passage.boundary.provider == boundary.provider and fault in passage.boundary.faults
+                for passage in life.passages[index + 1 :]
+            )
         )
 
     def _follow_up(self, node: Node, life: Life, plan: Plan, after_s: float, like: Life | None = None) -> Onward:
@@ -390,6 +419,9 @@ class Explorer:
             )
         if finding is not None:
             return self._violated(finding, schedule)
+        belied = self._belied(last, life.ending, schedule)
+        if belied is not None:
+            return belied
         faults = node.faults + len(ended.faults)
         claim = life.ending.claim
         self.graph.crash_points += 1
@@ -407,6 +439,18 @@ class Explorer:
             self.graph.escalated = True
             return Onward("escalated")
         return Onward("failed" if claim == "failed" else "complete")
+
+    def _belied(self, last: Sight, ended: Ended, schedule: tuple[LifePlan, ...]) -> Onward | None:
+        """What a life said at its end may come out untrue although nobody does anything any more."""
+        if ended.claim not in ("done", "failed"):
+            return None
+        for delivery in self._deliveries(last, last.now_s):
+            self.stage.put(last.picture)
+            self.stage.deliver(delivery, last.now_s)
+            finding = judge_afterwards(self.evidence, replace(last, picture=self.stage.world.take()), ended)
+            if finding is not None:
+                return self._violated(finding, (*schedule, LifePlan(deliver=delivery)))
+        return None
 
     def _trouble(self, life: Life, schedule: tuple[LifePlan, ...]) -> Onward:
         """A life that neither ended nor was killed on purpose."""

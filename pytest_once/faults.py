@@ -80,6 +80,9 @@ DELIVER = "deliver"
 Where that may go several ways, "deliver:1:2" and "d1.2" are the third of them; the first is 0 and not written."""
 
 
+ARRIVES = "a request that was still on its way arrives; nobody hears the answer"
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """The number-th oldest request on its way arrives (1 is the oldest), and goes the way of that number."""

@@ -31,6 +31,7 @@ class Node:
     is less than the state ("" where it does not matter).
 
     after: seconds that passed before a restart -> where a life without faults then leads. onward: the first of these.
+    settles: where it leads that accepted work is done, if there is any: it will be, whatever the process does.
     """
 
     number: int
@@ -49,6 +50,7 @@ class Node:
     expanded: bool = False
     onward: Onward | None = None
     after: dict[float, Onward] = field(default_factory=dict)
+    settles: Onward | None = None
 
     @property
     def cost(self) -> tuple[int, int]:
@@ -96,6 +98,11 @@ def stuck_states(graph: Graph, evidence: Evidence) -> list[Found]:
         number = node.number
         while number not in decided:
             decided.add(number)
+            settles = graph.nodes[number].settles
+            if settles is not None and settles.node is not None:
+                number = settles.node
+                way.clear()
+                continue
             way.append(number)
             after_s, onward = max(graph.nodes[number].after.items(), key=lambda one: one[0])
             if onward.node is None:
@@ -112,7 +119,7 @@ def _leading_to_an_end(graph: Graph) -> set[int]:
     before: dict[int, list[int]] = {}
     waiting: list[int] = []
     for node in graph.nodes:
-        onwards = node.after.values()
+        onwards = [*node.after.values(), *([node.settles] if node.settles is not None else [])]
         if not onwards or any(onward.kind not in ("state", "loop") for onward in onwards):
             waiting.append(node.number)
         for onward in onwards:

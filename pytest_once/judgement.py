@@ -58,7 +58,8 @@ def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended
     counts = evidence.counts(last)
     missing = evidence.oracle.missing(counts)
     if ended.claim == "done":
-        for key, n in missing.items():
+        # What is accepted may well be done yet: `judge_afterwards` looks at what else may become of it.
+        for key, n in evidence.oracle.missing(evidence.expected(last)).items():
             intended = evidence.oracle.intended[key]
             return Finding(
                 Verdict.OMISSION, key, intended, n, f"it says that it is done, with {n} of {intended} effects"
@@ -81,6 +82,34 @@ def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended
             None if short is None else missing[short],
             "it gave up and says that it does not know; if that is a right answer here, allow it with "
             'blocked=(TheException,) or blocked=("unknown",)',
+        )
+    return None
+
+
+def judge_afterwards(evidence: Evidence, later: Sight, ended: Ended) -> Finding | None:
+    """The claim of a life's end, against the ledger after something that was on its way has arrived, or has failed."""
+    counts = evidence.counts(later)
+    if ended.claim == "done":
+        for key in evidence.oracle.missing(evidence.expected(later)):
+            intended = evidence.oracle.intended[key]
+            return Finding(
+                Verdict.OMISSION,
+                key,
+                intended,
+                counts.get(key, 0),
+                "it said that it was done when the work was only accepted (status 202); the accepted work fails, and "
+                "nobody does it again. Say so only when the provider says that it is done (poll, or wait for the "
+                'webhook), and until then once.claim("in_progress")',
+            )
+    happened = next((key for key, n in evidence.oracle.intended.items() if n and counts.get(key, 0)), None)
+    if ended.claim == "failed" and happened is not None:
+        return Finding(
+            Verdict.FALSE_FAILURE,
+            happened,
+            0,
+            counts[happened],
+            f"it reported a definite failure ({ended.error or 'by claim'}) while the request, or the accepted work, "
+            "was still on its way; it happens all the same",
         )
     return None
 

@@ -26,10 +26,14 @@ def rows(graph: Graph, recorded: Life, *, needs_time: bool) -> tuple[MatrixRow, 
 def _outcome(graph: Graph, onward: Onward | None, idle: str) -> str:
     passed: set[int] = set()
     while onward is not None and onward.kind == "state" and onward.node is not None:
-        if onward.node in passed:
-            return "later" if _ends_in_time(graph, onward.node) else idle
-        passed.add(onward.node)
-        onward = graph.nodes[onward.node].onward
+        node = graph.nodes[onward.node]
+        if node.number not in passed:
+            onward = node.onward
+        elif node.settles is not None and node.settles.node not in passed:
+            onward = node.settles
+        else:
+            return "later" if _ends_in_time(graph, node.number) else idle
+        passed.add(node.number)
     if onward is None:
         return "?"
     if onward.kind == "violation" and onward.finding is not None:

@@ -10,10 +10,10 @@ from pytest_once.checks import Counts, LogicalKey, Verdict
 from pytest_once.clock import BOUNDARY_TAKES_S
 from pytest_once.evidence import Evidence
 from pytest_once.explorer import RESTART_S
-from pytest_once.faults import DELIVER, END, OPTION, Delivery, LifePlan, Schedule, mark_of
+from pytest_once.faults import DELIVER, END, OPTION, Delivery, LifePlan, Schedule, mark_of, told_as
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
-from pytest_once.judgement import Finding, judge_attempts, judge_end, judge_moment, stuck
-from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage
+from pytest_once.judgement import Finding, judge_afterwards, judge_attempts, judge_end, judge_moment, stuck
+from pytest_once.life import Birth, Decision, Life, Looped, Passage, Sight, Stage
 from pytest_once.report import LifeStory, Step
 from pytest_once.scenario import Expectations
 from pytest_once.trouble import died_message, hung_message, progressing_message
@@ -77,15 +77,19 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
     story: list[LifeStory] = []
     sight = root
     completed = False
+    said: Ended | None = None
     idle = [evidence.digest(root)]
     for number, plan in enumerate(schedule.lives):
         if plan.deliver:
             before = evidence.counts(sight)
-            sight = _arrived(stage, evidence, schedule, sight, plan)
+            sight, what = _arrived(stage, evidence, schedule, sight, plan)
             findings += _first([judge_moment(evidence, sight)])
+            if said is not None:
+                findings += _first([judge_afterwards(evidence, sight, said)])
             grown = _grown(before, evidence.counts(sight))
-            story.append(LifeStory(number + 1, (), ARRIVED, False, None, grown, plan.after_s))
+            story.append(LifeStory(number + 1, (), what, False, None, grown, plan.after_s, between=True))
             continue
+        said = None
         start_s = sight.now_s + (RESTART_S + plan.after_s if number else 0.0)
         script = _Script(plan)
         life = stage.live(Birth(number, 0, start_s), sight.tokens, script.direct, kill_at_end=plan.crash == END)
@@ -96,6 +100,7 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             findings += _first([judge_end(evidence, expectations, life.last, life.ending)])
             findings += _first([judge_attempts(evidence, expectations, life.last, number)])
             completed |= life.ending.claim in ("done", "failed", "unknown")
+            said = life.ending
         findings += _first([_trouble(life)])
         undisturbed = plan.crash is None and not plan.faults
         idle = [*idle, evidence.digest(life.last)] if undisturbed else [evidence.digest(life.last)]
@@ -113,20 +118,18 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
     return Replayed(tuple(findings), tuple(story), sight, needs_time)
 
 
-ARRIVED = "a request that was still on its way arrives; nobody hears the answer"
-
-
-def _arrived(stage: Stage, evidence: Evidence, schedule: Schedule, sight: Sight, plan: LifePlan) -> Sight:
-    """The world after a request on its way has arrived. Raises Misfit."""
+def _arrived(stage: Stage, evidence: Evidence, schedule: Schedule, sight: Sight, plan: LifePlan) -> tuple[Sight, str]:
+    """The world after a request on its way has arrived, and in words what that was. Raises Misfit."""
     now_s = sight.now_s + plan.after_s
-    if plan.deliver not in evidence.deliveries(sight, now_s):
+    if plan.deliver is None or plan.deliver not in evidence.deliveries(sight, now_s):
         raise Misfit(
             f"schedule {schedule} does not fit this code any more: nothing was on its way that {plan.deliver} could "
             "mean when it should have arrived; run --once-chaos to explore anew"
         )
+    what = evidence.delivered(sight, plan.deliver, now_s)
     stage.settle()
     stage.deliver(plan.deliver, now_s)
-    return Sight(stage.world.take(), now_s, sight.tokens)
+    return Sight(stage.world.take(), now_s, sight.tokens), what
 
 
 def _asleep(life: Life, plan: LifePlan) -> Sight:
@@ -225,10 +228,20 @@ def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: C
         if follower is not None and follower.undelivered is not None:
             after = Sight(follower.undelivered, follower.now_s, follower.tokens)
         now = counts if after is None or stopped_here else evidence.counts(after)
-        steps.append(Step(passage.boundary, passage.fault, _grown(counts, now), bool(passage.delivered), arrived))
+        came = _came(evidence, passage)
+        steps.append(Step(passage.boundary, passage.fault, _grown(counts, now), came, arrived))
         counts = dict(now)
     site = life.ending.site if isinstance(life.ending, Ended) and life.ending.error else None
     return LifeStory(number + 1, tuple(steps), _ending(plan, life), killed, site, after_s=plan.after_s)
+
+
+def _came(evidence: Evidence, passage: Passage) -> tuple[str, ...]:
+    """What arrived just before a boundary, in words; of several, the later ones are told by what they are called."""
+    if passage.undelivered is None:
+        return ()
+    before = Sight(passage.undelivered, passage.now_s, passage.tokens)
+    first, *others = passage.delivered
+    return evidence.delivered(before, first, passage.now_s), *(told_as(other.step) for other in others)
 
 
 def _ending(plan: LifePlan, life: Life) -> str:

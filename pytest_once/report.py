@@ -16,13 +16,13 @@ class Step:
     """One boundary in a story: what the process did there, what was done to it, and what came of it.
 
     fault: soft fault performed, or option chosen, or None. effects: keys whose count changed, with the new count.
-    arrived: a request that was on its way arrived just before; arrived_effects: what came of that.
+    arrived: what arrived or ended just before of what was on its way, in words; arrived_effects: what came of that.
     """
 
     boundary: Boundary
     fault: str | None
     effects: tuple[tuple[LogicalKey, int], ...]
-    arrived: bool = False
+    arrived: tuple[str, ...] = ()
     arrived_effects: tuple[tuple[LogicalKey, int], ...] = ()
 
 
@@ -30,8 +30,8 @@ class Step:
 class LifeStory:
     """One incarnation as told to a person. ending: how it ended, in words; site: where, when known.
 
-    effects: what came of an arrival while no process lived; such a story has no steps. after_s: seconds that passed
-    before it, besides the restart.
+    between: no incarnation, but what arrived or ended while no process lived; ending says what it was, effects what
+    came of it. after_s: seconds that passed before it, besides the restart.
     """
 
     number: int
@@ -41,6 +41,7 @@ class LifeStory:
     site: Site | None = None
     effects: tuple[tuple[LogicalKey, int], ...] = ()
     after_s: float = 0.0
+    between: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pytest_once.stores.sqlite import is_database
 from pytest_once.trouble import named
 from pytest_once.world import World
 
-_CHANGE_NO_FILE = frozenset({"point", "caller", "call", "http", "choice", "lookup", "provider"})
+_CHANGE_NO_FILE = frozenset({"point", "caller", "call", "http", "choice", "lookup", "provider", "contract", "webhook"})
 """Kinds of boundaries that act elsewhere, or not at all; kinds that are not known here may change anything."""
 
 _PART = re.compile(r"-(?:wal|journal|shm|mj[0-9A-F]{6,})\Z")

@@ -127,8 +127,8 @@ def test_requests_in_flight_are_state(ledger: Ledger) -> None:
     first = Held(1, "pay", "refund", "k", "1", {"payload": "1", "key": "k"}, 2)
     assert ledger.in_flight() == [first, Held(2, "pay", "refund", None, "2", {"payload": "2", "key": None}, 2)]
     assert ledger.state_rows() == [
-        ("in_flight", ("pay", "refund", "k", "1", None)),
-        ("in_flight", ("pay", "refund", None, "2", None)),
+        ("in_flight", ("pay", "refund", "k", "1", None, 0)),
+        ("in_flight", ("pay", "refund", None, "2", None, 0)),
     ]
     with ledger.transaction() as connection:
         assert take_held(connection, 1) == first
@@ -152,8 +152,7 @@ def test_a_held_http_request_keeps_its_bytes_and_no_credentials(ledger: Ledger) 
     ledger.hold("pay", "POST /r", http_request(b"\x00\xff", "/r?a=1", **secrets, **{"x-idem-token": "k", "Via": "v"}))
 
     (held,) = ledger.in_flight()
-    account = account_of({"authorization": "s3cret"})
-    kept = {"x-idem-token": "k", "via": "v", "once-account": account}
+    kept = {"x-idem-token": "k", "via": "v", "once-account": account_of({"authorization": "s3cret"})}
     assert held.key == "k"
     assert held.request == {"method": "POST", "path": "/r?a=1", "headers": kept, "body": b"\x00\xff"}
     assert b"s3cret" not in ledger.path.read_bytes()

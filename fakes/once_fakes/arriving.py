@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from once_fakes.contract import UNSPECIFIED, Contract
+from once_fakes.contract import Contract
 from once_fakes.deciding import Case, Decision
 from once_fakes.dialect import Act, Dialect, Shown, dialect_of
 from once_fakes.instructions import NOTHING, Instructions
-from once_fakes.promises import UNDOCUMENTED_RETENTION_S
 from once_fakes.reading import field_text
 from once_fakes.reply import Reply
-from once_fakes.settling import complete, settle_due, shown_effect
+from once_fakes.settling import announce, complete, kept_until, settle_due, shown_effect
 from pytest_once.boundaries import ARRIVAL_HEADER
 from pytest_once.ledger import IN_PROGRESS, Ledger, Receipt, canonical_payload
 from pytest_once.ledger.within import (
@@ -31,6 +30,7 @@ from pytest_once.ledger.within import (
     insert_effect,
     move_position,
     now_within,
+    receipt_of,
     store_receipt,
 )
 
@@ -124,6 +124,9 @@ class _Arriving:
             case "finish":
                 assert decision.receipt is not None and decision.receipt.effect is not None
                 complete(self._connection, self._contract, decision.receipt.effect, "done")
+                receipt = receipt_of(self._connection, decision.receipt.effect)
+                assert receipt is not None
+                return self._replayed(receipt)
         assert decision.receipt is not None
         return self._replayed(decision.receipt)
 
@@ -140,9 +143,11 @@ class _Arriving:
     def _replayed(self, receipt: Receipt) -> _Halves:
         status, body = receipt.status, json.loads(receipt.body)
         if receipt.effect is not None:
-            current = self._case.value("replay_body") == "current_state"
-            if current or status == IN_PROGRESS:
-                shown = shown_effect(effect_by_id(self._connection, receipt.effect))
+            how = self._case.value("replay_body")
+            shown = shown_effect(effect_by_id(self._connection, receipt.effect))
+            if how == "ack_only":
+                status, body = 200, self._dialect.acknowledgement(self._contract, shown)
+            elif how == "current_state":
                 status, body = (
                     self._dialect.status(self._contract, shown),
                     self._dialect.answer(self._contract, shown),
@@ -193,16 +198,21 @@ class _Arriving:
         status, body = self._dialect.status(contract, shown), self._dialect.answer(contract, shown)
         outcome = "begun" if begun else "accepted" if waits else "executed"
         if waits:
-            self._case.relied.append("on_concurrent" if begun else "acceptance")
+            self._case.rely("on_concurrent" if begun else "acceptance")
+        if waits and contract.record_point == "completed":
+            self._case.rely("record_point")
+        if contract.atomicity != "atomic":
+            self._case.rely("atomicity")
         halves = self._answered(outcome, status, body, False)
         for name, value in decision.moves:
             move_position(connection, self._provider, name, value)
         receipt = self._receipt(IN_PROGRESS if begun else status, body, None)
-        if begun and contract.record_point == "completed":
+        taken_later = receipt if waits and contract.record_point == "completed" else None
+        if taken_later is not None:
             receipt = None
 
         def act(connection: sqlite3.Connection) -> int:
-            return self._insert(connection, state, halves.arrival)
+            return self._insert(connection, shown, halves.arrival, taken_later)
 
         if contract.atomicity == "record_first" and receipt is not None:
             self._store(receipt)
@@ -224,8 +234,8 @@ class _Arriving:
         self._store(named)
         return halves
 
-    def _insert(self, connection: sqlite3.Connection, state: str, arrival: int) -> int:
-        contract = self._contract
+    def _insert(self, connection: sqlite3.Connection, shown: Shown, arrival: int, taken_later: Receipt | None) -> int:
+        contract, state = self._contract, shown.state
         effect = insert_effect(
             connection,
             self._provider,
@@ -238,10 +248,12 @@ class _Arriving:
             state,
             self._now_s + contract.completes_after_s if state == "pending" else None,
         )
-        if state == "pending":
+        if taken_later is not None:
+            hold_completion(connection, effect, taken_later.key, taken_later.fingerprint)
+        elif state == "pending":
             hold_completion(connection, effect, self._case.key)
-        elif contract.webhooks != "none":
-            complete(connection, contract, effect.id, "done")
+        else:
+            announce(connection, contract, effect.id, shown)
         return effect.id
 
     def _reference(self) -> str | None:
@@ -256,7 +268,7 @@ class _Arriving:
         key = self._case.stored_under()
         if key is None or self._contract.dedup == "none":
             return None
-        promised_s, expires_s = self._kept_until()
+        promised_s, expires_s = kept_until(self._contract, self._now_s)
         return Receipt(
             self._provider,
             key,
@@ -267,20 +279,6 @@ class _Arriving:
             expires_s,
             promised_s,
         )
-
-    def _kept_until(self) -> tuple[float | None, float | None]:
-        """Until when the receipt is certainly kept (None: as long as it is), and when it is certainly gone."""
-        contract, now_s = self._contract, self._now_s
-        kept = contract.retention_s if contract.window_s is None else contract.window_s
-        if kept is None:
-            return None, None
-        if kept == UNSPECIFIED:
-            return now_s + UNDOCUMENTED_RETENTION_S, None
-        if isinstance(kept, tuple):
-            least, most = kept
-            return now_s + least, None if most is None else now_s + most
-        assert not isinstance(kept, str)
-        return None, now_s + kept
 
     def _store(self, receipt: Receipt | None) -> None:
         if receipt is not None:

@@ -65,7 +65,7 @@ _NAMED_FIELDS = {
 _WITH_RECEIPTS = ("client_key", "natural_key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Contract:
     """A provider's idempotency promises. Instants and spans are in seconds of the calling process's time.
 
@@ -113,7 +113,8 @@ class Contract:
     visibility_lag_s: look-ups do not show an effect before it is this old.
     reference_field: the payload's field (or dotted path) that is the client's reference.
     acceptance: "sync": the answer comes after the effect; "async202": it comes before, with status 202, and the effect
-    is done completes_after_s later at the latest, or fails.
+    is done completes_after_s later at the latest, or fails. The same holds of work that is begun while its caller gives
+    up (the fault still-working). A restart takes 1 s: what is done within less is never found pending by the next life.
     request_lifetime_s: a request held up for longer does not arrive any more; None: it may arrive at any time.
     fencing: "token": a request whose fence_field is lower than one seen before is refused with fence_status.
     webhooks: "at_least_once": each effect that is done or has failed is told to the client until it acknowledges, in
@@ -153,12 +154,18 @@ class Contract:
     visibility_lag_s: float = 0.0
     reference_field: str = "client_ref"
     acceptance: Acceptance = "sync"
-    completes_after_s: float = 1.0
+    completes_after_s: float = 2.0
     request_lifetime_s: float | None = None
     fencing: Fencing = "none"
     fence_field: str | None = None
     fence_status: int = 409
     webhooks: Webhooks = "none"
+
+    def __repr__(self) -> str:
+        """Its name, and what is not as usual."""
+        shown = ((field.name, getattr(self, field.name)) for field in fields(self))
+        usual = {field.name: field.default for field in fields(self)}
+        return f"Contract({', '.join(f'{name}={value!r}' for name, value in shown if value != usual[name])})"
 
     def __post_init__(self) -> None:
         for field, valid in _CHOICES:

@@ -22,6 +22,8 @@ from pytest_once.ledger.within import (
     find_receipt,
     forget_receipt,
     forget_receipts,
+    known_elsewhere,
+    move_position,
     position_of,
 )
 
@@ -32,7 +34,7 @@ RETENTION = "retention"
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What happens. "act": the effect is done, accepted or begun. "replay": as `receipt` says. "finish": the request
-    that `receipt` belongs to is completed first, then replayed. "acknowledge": nothing is done, and it is not said
+    that `receipt` belongs to is completed first, then replayed. "acknowledge": nothing is done, and nothing is known of
     what was done before. "refuse": for the reason `refusal`, which is stored if `stored`.
 
     moves: (name, value) of the provider's positions that acting changes.
@@ -68,9 +70,12 @@ class Case:
         self.scope = "\n".join(self._scope())
         self.identity = self._identity()
         self.fingerprint = self._fingerprint()
+        if contract.fencing == "token" and (stale := self._fenced()):
+            return stale
         if contract.keeps_time:
-            forget_receipts(self.connection, self.provider, self.now_s)
+            self._forget_expired()
         if contract.dedup == "none":
+            self.rely("dedup")
             return self._acting()
         if self.identity is None:
             return self._without_key()
@@ -85,13 +90,15 @@ class Case:
             forget_receipt(self.connection, self.provider, receipt.key)
             receipt = None
         if receipt is None:
+            if self.scope and known_elsewhere(self.connection, self.provider, self.identity):
+                self.rely("scope")
             return self._acting()
         if contract.dedup == "natural_key":
-            self._rely("dedup")
+            self.rely("dedup")
             message = f"there is one with this {contract.natural_key_field} already"
             return self._refused("natural_conflict", contract.conflict_status, message, contract.natural_key_field)
         if contract.dedup == "content_window":
-            self._rely("dedup")
+            self.rely("dedup")
             message = "the same request was made a short time ago; it was not done again"
             return self._refused("content_repeated", contract.conflict_status, message)
         return self._repeated(receipt)
@@ -104,7 +111,7 @@ class Case:
 
     def value(self, parameter: str) -> str:
         """A parameter's value; of one that is not documented, what it has been decided to be."""
-        self._rely(parameter)
+        self.rely(parameter)
         value: str = getattr(self.contract, parameter)
         if value != UNSPECIFIED:
             return value
@@ -170,7 +177,7 @@ class Case:
 
     def _without_key(self) -> Decision:
         contract = self.contract
-        self._rely("on_missing_key")
+        self.rely("on_missing_key")
         if contract.on_missing_key == "execute":
             return self._acting()
         if contract.dedup == "client_key" and contract.key_field is None:
@@ -184,11 +191,18 @@ class Case:
         kind = "key_missing" if contract.dedup == "client_key" else "field_missing"
         return self._refused(kind, contract.missing_key_status, f"this request needs the field {field}", field)
 
+    def _forget_expired(self) -> None:
+        key = self.stored_under()
+        known = None if key is None else find_receipt(self.connection, self.provider, key)
+        if known is not None and known.expires_s is not None and known.expires_s <= self.now_s:
+            self.rely("retention_s")
+        forget_receipts(self.connection, self.provider, self.now_s)
+
     def _forgotten(self, receipt: Receipt) -> bool:
         """Whether a receipt that need not be kept any more is gone."""
         if receipt.status == IN_PROGRESS or receipt.promised_s is None or self.now_s < receipt.promised_s:
             return False
-        self._rely("retention_s")
+        self.rely("retention_s")
         return self._chosen(RETENTION, RETENTION_ALTERNATIVES) == "forgotten"
 
     def _repeated(self, receipt: Receipt) -> Decision:
@@ -210,9 +224,7 @@ class Case:
             return self._acting() if concurrent == "race" else Decision("finish", receipt)
         if receipt.status >= 400 and self.value("on_retry_after_failure") == "re_execute":
             return self._acting()
-        self._rely("dedup")
-        if receipt.effect is not None and self.value("replay_body") == "ack_only":
-            return Decision("acknowledge", receipt)
+        self.rely("dedup")
         return Decision("replay", receipt)
 
     def _in_session(self) -> Decision:
@@ -223,7 +235,7 @@ class Case:
             message = f"{contract.sequence_field} must be a whole number, not {number!r}"
             return self._refused("invalid", 400, message, contract.sequence_field)
         last = position_of(self.connection, self.provider, name)
-        self._rely("dedup")
+        self.rely("dedup")
         if last is not None and int(number) <= last:
             return Decision("acknowledge")
         if last is not None and int(number) > last + 1:
@@ -234,7 +246,7 @@ class Case:
     def _conditional(self) -> Decision:
         path = self.act.operation.partition(" ")[2]
         present = position_of(self.connection, self.provider, f"version {path}") or 0
-        self._rely("dedup")
+        self.rely("dedup")
         if self.identity != (str(present) if present else "") and not (self.identity == "0" and present == 0):
             message = f"the present version is {present}" if present else "there is no such object yet"
             status = self.contract.conflict_status
@@ -247,26 +259,24 @@ class Case:
         contract, instructions = self.contract, self.instructions
         refusal = self.act.invalid
         if refusal is not None:
+            self.rely("record_point")
             if refusal.kind == "declined":
                 return self._refused_by_business(refusal)
             kept = contract.record_point == "arrival" and contract.stored_outcomes != "success"
             return Decision("refuse", refusal=refusal, stored=kept)
-        if contract.fencing == "token" and (fence := self._fenced()):
-            if isinstance(fence, Decision):
-                return fence
-            moves = (*moves, fence)
         forbidden = dialect_of(contract).forbids(contract, self.act, self._done)
         if forbidden is not None:
             return self._refused_by_business(forbidden)
         if instructions.decline:
             return self._refused_by_business(Refusal("declined", 402, "the request was understood and is declined"))
         if instructions.fail:
-            self._rely("stored_outcomes")
+            self.rely("stored_outcomes")
             kept = contract.stored_outcomes == "all"
             return self._refused("failed", 500, "An unexpected error occurred.", stored=kept)
         return Decision("act", moves=moves)
 
-    def _fenced(self) -> Decision | tuple[str, int] | None:
+    def _fenced(self) -> Decision | None:
+        """The refusal of a stale token. One that is not stale has been seen now, whatever becomes of its request."""
         contract = self.contract
         token = field_text(self.act.payload, contract.fence_field)
         if token is None or not _is_counted(token):
@@ -274,13 +284,14 @@ class Case:
             return self._refused("field_missing", contract.missing_key_status, message, contract.fence_field)
         highest = position_of(self.connection, self.provider, "fence")
         if highest is not None and int(token) < highest:
-            self._rely("fencing")
+            self.rely("fencing")
             message = f"{contract.fence_field} {token} is stale: {highest} has been seen"
             return self._refused("fenced", contract.fence_status, message, contract.fence_field)
-        return "fence", int(token)
+        move_position(self.connection, self.provider, "fence", int(token))
+        return None
 
     def _refused_by_business(self, refusal: Refusal) -> Decision:
-        self._rely("stored_outcomes")
+        self.rely("stored_outcomes")
         return Decision("refuse", refusal=refusal, stored=self.contract.stored_outcomes != "success")
 
     def _done(self) -> list[Shown]:
@@ -293,7 +304,8 @@ class Case:
     ) -> Decision:
         return Decision("refuse", refusal=Refusal(kind, status, message, param, self.identity), stored=stored)
 
-    def _rely(self, parameter: str) -> None:
+    def rely(self, parameter: str) -> None:
+        """Note that a parameter of the contract has decided something."""
         if parameter not in self.relied:
             self.relied.append(parameter)
 

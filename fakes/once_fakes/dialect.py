@@ -13,6 +13,7 @@ from typing import Any
 from once_fakes.contract import Contract
 from once_fakes.reading import form_of, payload_of
 from once_fakes.reply import Refusal, Reply, error_document
+from once_fakes.signing import standard_headers
 from pytest_once.ledger import account_of, canonical_payload, region_of
 
 ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
@@ -31,7 +32,10 @@ class Request:
 
     @property
     def account(self) -> str:
-        """Who asks: a digest of what the request authenticates with, "" if with nothing."""
+        """Who asks: a digest of what the request authenticates with, "" if with nothing.
+
+        A request that was held up arrives without its credentials: ask this, not the header, who it is from.
+        """
         return account_of(self.headers)
 
     @property
@@ -135,7 +139,7 @@ class Dialect:
         return Act(
             f"{request.method} {request.path}",
             payload,
-            request.headers.get(contract.key_header.lower()),
+            request.headers.get(contract.key_header.lower()) if contract.key_field is None else None,
             precondition_of(request),
             account=request.account,
             region=request.region,
@@ -189,6 +193,10 @@ class Dialect:
         """Kind and body of the webhook that tells what became of an effect; the body's "id" is added."""
         kind = f"receipt.{shown.state}"
         return kind, {"type": kind, "data": self.document(contract, shown)}
+
+    def event_headers(self, contract: Contract, identifier: str, timestamp_s: int, content: bytes) -> Mapping[str, str]:
+        """The headers of a webhook besides its content type, names in small: they sign it."""
+        return standard_headers(identifier, timestamp_s, content)
 
     def refusal(self, contract: Contract, refusal: Refusal) -> tuple[int, dict[str, Any]]:
         """HTTP status and body of a refusal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from once_fakes.contract import UNSPECIFIED, Contract
 
@@ -40,6 +40,22 @@ _RECORD = {
     "arrival": "a key is taken on arrival, even by an invalid request",
     "completed": "a key is taken only when the work is completed",
 }
+
+
+_SAID_WITH = {
+    "on_mismatch": ("dedup", "atomicity", "retention_s"),
+    "dedup": ("atomicity", "retention_s"),
+    "stored_outcomes": ("on_retry_after_failure",),
+    "lookup": ("visibility_lag_s",),
+}
+"""Parameter -> others that its sentence speaks of."""
+
+
+def mattered(contract: Contract, relied: Collection[str]) -> tuple[tuple[str, ...], int]:
+    """The sentences about the parameters that some answer relied upon, and how many others there are."""
+    said = list(promises(contract))
+    told = tuple(sentence for parameter, sentence in said if {parameter, *_SAID_WITH.get(parameter, ())} & set(relied))
+    return told, len(said) - len(told)
 
 
 def promises(contract: Contract) -> Iterator[tuple[str, str]]:

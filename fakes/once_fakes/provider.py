@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +17,9 @@ from once_fakes.instructions import NOTHING, Instructions, Undecided
 from once_fakes.looking import find_effect, list_effects
 from once_fakes.mail_server import require_aiosmtpd
 from once_fakes.reply import Refusal, Reply
+from once_fakes.webhooks import Event, Handle, HandleAsync, Webhooks
 from once_fakes.wire import handle_http
-from pytest_once.boundaries import GO, announce, connected, register_endpoint
+from pytest_once.boundaries import GO, announce, before_answers, connected, register_endpoint
 from pytest_once.calls import perform
 from pytest_once.faults import (
     DECLINED,
@@ -94,6 +96,7 @@ class Provider:
         self._ledger = ledger
         self._serve = serve
         self._ask_server = ask_server
+        self._webhooks = Webhooks(ledger, name, contract, self._tell_time)
         ledger.record_provider(name, contract.to_json(), key_field, self.base_url)
 
     def __repr__(self) -> str:
@@ -178,6 +181,47 @@ class Provider:
         """
         return self._look_up("list", lambda stale: list_effects(self._ledger, self.name, stale))
 
+    def on_event(self, handle: Handle) -> None:
+        """Let `handle` take webhooks: one may then come before the response to the call that caused it.
+
+        handle: a plain function. It returns None or an HTTP status; see `deliver_webhooks`, which delivers the others.
+        Raises LookupError if the contract has no webhooks, TypeError for a coroutine function.
+        """
+        self._promised_webhooks()
+        if inspect.iscoroutinefunction(handle):
+            raise TypeError(
+                "on_event takes a plain function, since it is called while a request is under way; an async handler is"
+                " for deliver_webhooks_async()"
+            )
+        self._webhooks.handle = handle
+        before_answers(self.name, self._webhooks.before_response)
+
+    def deliver_webhooks(self, handle: Handle | None = None) -> tuple[Event, ...]:
+        """Deliver the webhooks that wait, as the provider would: at least once, in any order.
+
+        handle: what takes an event; without it, what `on_event` was given. None or an HTTP status below 300
+        acknowledges an event. Another status or an exception (which is printed) does not; then it is delivered once
+        more now, and again at the next call. Returns the events that still wait: they are delivered by a later call, or
+        in a later life. Raises LookupError if the contract has no webhooks, or there is no handler.
+        """
+        self._promised_webhooks()
+        handle = handle or self._webhooks.handle
+        if handle is None:
+            raise LookupError(f"{self.name!r} does not know who takes its webhooks: deliver_webhooks(handle)")
+        return self._webhooks.deliver(handle)
+
+    async def deliver_webhooks_async(self, handle: HandleAsync) -> tuple[Event, ...]:
+        """`deliver_webhooks` for a handler that is to be awaited."""
+        self._promised_webhooks()
+        return await self._webhooks.deliver_async(handle)
+
+    def _promised_webhooks(self) -> None:
+        if self.contract.webhooks == "none":
+            raise LookupError(
+                f"{self.name!r} sends no webhooks: its contract does not promise them. If the real provider does,"
+                " declare the fake with a contract that says so: Contract(name=..., webhooks='at_least_once')"
+            )
+
     def _look_up(self, what: str, look: Callable[[bool], Reply]) -> Reply:
         order = announce("lookup", f"{self.name} {what}", provider=self.name, faults=_ASK_FAULTS)
         self._tell_time()
@@ -220,6 +264,7 @@ class Provider:
         return dialect_of(self.contract).refuse(self.contract, Refusal(kind, status, message))
 
     def _tell(self, arrivals: Sequence[int | None], operation: str, what: str) -> None:
+        self._webhooks.before_response(arrivals[0] if arrivals else None)
         self._ledger.record_told(arrivals[0] if arrivals else None, self.name, operation, what)
 
     @property

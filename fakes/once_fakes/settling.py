@@ -6,17 +6,22 @@ import json
 import sqlite3
 from dataclasses import replace
 
-from once_fakes.contract import Contract
+from once_fakes.contract import UNSPECIFIED, Contract
 from once_fakes.dialect import Shown, dialect_of
-from pytest_once.ledger import IN_PROGRESS, Effect, canonical_payload
+from once_fakes.promises import UNDOCUMENTED_RETENTION_S
+from pytest_once.ledger import IN_PROGRESS, Effect, Held, Receipt, canonical_payload
 from pytest_once.ledger.within import (
+    completion_of,
     effect_by_id,
     effects_of,
     emit_event,
+    find_receipt,
     forget_receipt,
+    now_within,
     receipt_of,
     settle_effect,
     store_receipt,
+    undo_effect,
 )
 
 
@@ -31,21 +36,62 @@ def settle_due(connection: sqlite3.Connection, provider: str, contract: Contract
 
 def complete(connection: sqlite3.Connection, contract: Contract, number: int, state: str) -> None:
     """The effect of that id is "done" or "failed" now, inside a transaction; its receipt and webhook say so."""
-    settle_effect(connection, number, state)
-    effect = effect_by_id(connection, number)
-    shown = shown_effect(effect)
-    dialect = dialect_of(contract)
+    completion = completion_of(connection, number)
     receipt = receipt_of(connection, number)
-    if receipt is not None and receipt.status == IN_PROGRESS:
-        if state == "failed":
-            # The worker died with the request: nothing came of it, and nobody knows of it.
-            forget_receipt(connection, effect.provider, receipt.key)
-        else:
-            status, body = dialect.status(contract, shown), canonical_payload(dialect.answer(contract, shown))
-            store_receipt(connection, replace(receipt, status=status, body=body))
+    effect = effect_by_id(connection, number)
+    if state == "failed" and receipt is not None and receipt.status == IN_PROGRESS:
+        forget_receipt(connection, effect.provider, receipt.key)
+    if state == "failed" and contract.acceptance == "sync":
+        undo_effect(connection, effect)  # the worker died with the request, and nobody knows of it
+        return
+    settle_effect(connection, number, state)
+    effect = replace(effect, state=state, due_s=None)
+    shown = shown_effect(effect)
+    if state == "done":
+        _keep(connection, contract, shown, receipt or _promised(connection, contract, effect, completion))
+    announce(connection, contract, effect.id, shown)
+
+
+def announce(connection: sqlite3.Connection, contract: Contract, number: int, shown: Shown) -> None:
+    """Tell the client by webhook what became of the effect of that id, inside a transaction, where that is promised."""
     if contract.webhooks != "none":
-        kind, body_of_event = dialect.event(contract, shown)
-        emit_event(connection, effect.provider, kind, json.dumps(body_of_event, sort_keys=True), number)
+        kind, body = dialect_of(contract).event(contract, shown)
+        emit_event(connection, shown.provider, kind, json.dumps(body, sort_keys=True), number)
+
+
+def kept_until(contract: Contract, now_s: float) -> tuple[float | None, float | None]:
+    """Until when a receipt made now is certainly kept (None: as long as it is), and when it is certainly gone."""
+    kept = contract.retention_s if contract.window_s is None else contract.window_s
+    if kept is None:
+        return None, None
+    if kept == UNSPECIFIED:
+        return now_s + UNDOCUMENTED_RETENTION_S, None
+    if isinstance(kept, tuple):
+        least, most = kept
+        return now_s + least, None if most is None else now_s + most
+    assert not isinstance(kept, str)
+    return None, now_s + kept
+
+
+def _promised(
+    connection: sqlite3.Connection, contract: Contract, effect: Effect, completion: Held | None
+) -> Receipt | None:
+    """The receipt of work whose key is taken only now that it is done; None if another request has taken it."""
+    fingerprint = None if completion is None else completion.request["fingerprint"]
+    if completion is None or completion.key is None or fingerprint is None:
+        return None
+    if find_receipt(connection, effect.provider, completion.key) is not None:
+        return None
+    promised_s, expires_s = kept_until(contract, now_within(connection) if contract.keeps_time else 0.0)
+    return Receipt(effect.provider, completion.key, fingerprint, IN_PROGRESS, "{}", effect.id, expires_s, promised_s)
+
+
+def _keep(connection: sqlite3.Connection, contract: Contract, shown: Shown, receipt: Receipt | None) -> None:
+    """The receipt of work that is done now says so, unless it holds the answer that was given when it was accepted."""
+    if receipt is not None and receipt.status == IN_PROGRESS:
+        dialect = dialect_of(contract)
+        status, body = dialect.status(contract, shown), canonical_payload(dialect.answer(contract, shown))
+        store_receipt(connection, replace(receipt, status=status, body=body))
 
 
 def shown_effect(effect: Effect) -> Shown:

@@ -47,9 +47,12 @@ def markdown() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+_MAIL = "https://www.rfc-editor.org/rfc/rfc5321 https://www.rfc-editor.org/rfc/rfc1047"
+
+
 def _sources(contract: Contract) -> str:
     """Numbered links to the documents."""
-    named = dialect_of(contract).source.split()
+    named = (_MAIL if contract.name == "smtp" else dialect_of(contract).source).split()
     if not named or not all(one.startswith("https://") for one in named):
         return " ".join(named) or "–"
     return " ".join(f"[{number}]({address})" for number, address in enumerate(named, 1))
@@ -57,7 +60,7 @@ def _sources(contract: Contract) -> str:
 
 def _tests(contract: Contract) -> str:
     """Where its wire format is tested; the promises are tested by the conformance suite, for all contracts."""
-    module = contract.dialect.partition(":")[0].rpartition(".")[2]
+    module = "smtp" if contract.name == "smtp" else contract.dialect.partition(":")[0].rpartition(".")[2]
     return f"test_{module}" if module else "test_repetition"
 
 

@@ -28,7 +28,7 @@ UNDECIDED_HEADER = "once-undecided"
 class Boundary:
     """A point the process is about to pass.
 
-    kind: the seam ("sqlite", "http", "file", "tool", "point", "choice").
+    kind: the seam ("sqlite", "http", "file", "tool", "point", "choice"), "contract" or "webhook" of a fake provider.
     target: what it touches, without machine-dependent parts ("agent.db COMMIT", "POST /v1/refunds").
     site: the user's line. occurrence: 1 for the first passing of this (kind, target, site) in an incarnation.
     provider: the fake that would receive the call, if one would. faults: soft faults the seam can perform here.
@@ -167,6 +167,22 @@ def register_endpoint(prefix: str, provider: str, *, faults: tuple[str, ...] = (
 def forget_endpoints() -> None:
     """Drop all registered endpoints (a plain run is over)."""
     _endpoints.clear()
+    _before_answers.clear()
+
+
+_before_answers: dict[str, Callable[[int | None], None]] = {}
+
+
+def before_answers(provider: str, tell: Callable[[int | None], None]) -> None:
+    """Have `tell` called before an answer of a provider reaches its caller, with the arrival's id if that is known."""
+    _before_answers[provider] = tell
+
+
+def answer_comes(provider: str, arrival: str | None) -> None:
+    """A seam has the answer to a request, or what its caller sees instead, and will hand it over now."""
+    tell = _before_answers.get(provider)
+    if tell is not None:
+        tell(int(arrival) if arrival is not None and arrival.isdecimal() else None)
 
 
 def habits_of(provider: str) -> tuple[tuple[str, ...], bool]:

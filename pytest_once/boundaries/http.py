@@ -18,7 +18,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_once.boundaries import ASKS, BEGIN, DECLINE, FAIL, ORDER_HEADER, STALE, announce, endpoint_of, habits_of
+from pytest_once.boundaries import (
+    ASKS,
+    BEGIN,
+    DECLINE,
+    FAIL,
+    ORDER_HEADER,
+    STALE,
+    announce,
+    answer_comes,
+    endpoint_of,
+    habits_of,
+)
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import (
     DECLINED,
@@ -201,6 +212,7 @@ class Attempt:
 
     def told(self, what: str | BaseException) -> None:
         """The caller learns this: "status 200", or an exception."""
+        answer_comes(self._provider, self._arrival)
         said = what if isinstance(what, str) else type(what).__name__
         self._wiring.told(self._provider, self._operation, self._arrival, said)
 

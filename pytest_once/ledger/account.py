@@ -12,7 +12,7 @@ REGION_HEADER = "once-region"
 """Header of a held request: the region that it was signed for."""
 
 _NONE = ("", "basic", "bearer")
-_CREDENTIALS = ("authorization", "x-api-key", "x-postmark-server-token")
+_CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-postmark-server-token", "x-shopify-access-token")
 # A signature differs with every attempt; the key's id and the region in front of it do not.
 _SIGNED = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/\d+/([^/,\s]+)/")
 

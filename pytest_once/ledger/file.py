@@ -1,8 +1,8 @@
 """The ledger's file.
 
 It is part of the world: the controller restores it between incarnations, while a forked child, a server process and
-the controller itself use it. So every operation opens and closes it; the
-loopback server keeps it open, and opens it anew when the file was replaced or rewritten.
+the controller itself use it. So every operation opens and closes it; the loopback server keeps it
+open, and opens it anew when the file was replaced or rewritten.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _BUSY_TIMEOUT_S = 5.0
 
 # What a request is recognised by must be kept, whoever may read the ledger; these are for the provider's eyes only.
 _SECRET_HEADER = re.compile("authorization|cookie|api-?key|token|secret|password|signature")
+
+_PRECONDITIONS = ("if-match", "if-none-match")
 
 
 class Ledger(LedgerReader):
@@ -168,7 +170,7 @@ class Ledger(LedgerReader):
             if "payload" in request:
                 key, payload, kept = request["key"] or None, request["payload"], dict(request)
             else:
-                key, payload, kept = _on_the_wire(request, contract.get("key_header", ""))
+                key, payload, kept = _on_the_wire(request, contract)
             lifetime_s = contract.get("request_lifetime_s")
             connection.execute(
                 "INSERT INTO in_flight(provider, operation, key, payload, request, incarnation, expires_s)"
@@ -195,9 +197,10 @@ class Ledger(LedgerReader):
             return insert_effect(connection, provider, operation, logical_key, payload, arrival)
 
 
-def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | None, str, dict[str, Any]]:
+def _on_the_wire(request: Mapping[str, Any], contract: Mapping[str, Any]) -> tuple[str | None, str, dict[str, Any]]:
     """A held HTTP request's idempotency key, what distinguishes it from others, and what is kept of it as JSON."""
     headers = {name.lower(): value for name, value in request["headers"].items()}
+    key_header: str = contract.get("key_header", "").lower()
     body: bytes = request["body"]
     try:
         shown: object = body.decode()
@@ -205,15 +208,15 @@ def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | Non
         shown = body
     # Of the headers only what a contract reads: times and trace ids would make every attempt a state of its own.
     seen = {"path": request["path"], "content-type": headers.get("content-type", ""), "body": shown}
-    kept = {
-        name: value for name, value in headers.items() if name == key_header.lower() or not _SECRET_HEADER.search(name)
-    }
+    kept = {name: value for name, value in headers.items() if name == key_header or not _SECRET_HEADER.search(name)}
     for name, value in ((ACCOUNT_HEADER, account_of(headers)), (REGION_HEADER, region_of(headers))):
         if value:
             kept[name] = value
+    read = [*_PRECONDITIONS, *(f"once-{part}" for part in contract.get("scope", ()))]
+    seen |= {name: kept[name] for name in read if name in kept}
     encoded = base64.b64encode(body).decode("ascii")
     return (
-        headers.get(key_header.lower()) or None,
+        headers.get(key_header) or None,
         canonical_payload(seen),
         {"method": request["method"], "path": request["path"], "headers": kept, "body": encoded},
     )

@@ -68,6 +68,14 @@ class LedgerReader(ABC):
         sql = "SELECT id, arrival, provider, operation, incarnation, what FROM told ORDER BY id"
         return [Told(*row) for row in self._rows(sql)]
 
+    def asked(self) -> frozenset[str]:
+        """The providers that were asked what they did: a question leaves no arrival."""
+        sql = (
+            "SELECT DISTINCT provider FROM told WHERE arrival IS NULL AND (operation IN ('find', 'list')"
+            " OR operation LIKE 'GET %' OR operation LIKE 'HEAD %' OR what IN ('200', 'status 200'))"
+        )
+        return frozenset(provider for (provider,) in self._rows(sql))
+
     def intents(self) -> list[Intent]:
         """Declared intents by key."""
         return [Intent(*row) for row in self._rows("SELECT key, count, provider FROM intents ORDER BY key")]

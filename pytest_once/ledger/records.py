@@ -91,8 +91,9 @@ class Held:
     """A request on its way: it arrives later, or never. Or an effect that was accepted: it is done later, or fails.
 
     key: the client's idempotency key, if any. payload: canonical JSON of what the contract will look at. request:
-    what arrives, as `Ledger.hold` got it, without credentials; {"completes": effect} for an accepted one.
-    incarnation: 1-based life that sent it. expires_s: Unix seconds after which it does not arrive any more, or None.
+    what arrives, as `Ledger.hold` got it, without credentials. incarnation: 1-based life that sent it. expires_s: Unix
+    seconds after which it does not arrive any more, or None. completes: the id of an accepted effect, which needs no
+    request any more; None for a request.
     """
 
     id: int
@@ -103,6 +104,7 @@ class Held:
     request: dict[str, Any]
     incarnation: int
     expires_s: float | None = None
+    completes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ CREATE TABLE receipts(
 ) WITHOUT ROWID;
 CREATE TABLE in_flight(
     id INTEGER PRIMARY KEY, provider TEXT NOT NULL, operation TEXT NOT NULL, key TEXT, payload TEXT NOT NULL,
-    request TEXT NOT NULL, incarnation INTEGER NOT NULL, expires_s REAL
+    request TEXT NOT NULL, incarnation INTEGER NOT NULL, expires_s REAL, completes INTEGER
 );
 CREATE TABLE events(
     id INTEGER PRIMARY KEY, provider TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
@@ -58,7 +58,10 @@ STATE = (
         "SELECT provider, key, fingerprint, status, body, expires_s, promised_s FROM receipts"
         " ORDER BY provider, effect, key",
     ),
-    ("in_flight", "SELECT provider, operation, key, payload, expires_s FROM in_flight ORDER BY id"),
+    (
+        "in_flight",
+        "SELECT provider, operation, key, payload, expires_s, completes IS NOT NULL FROM in_flight ORDER BY id",
+    ),
     ("events", "SELECT provider, kind, body, acknowledged FROM events ORDER BY id"),
     ("positions", "SELECT provider, name, value FROM positions ORDER BY provider, name"),
     ("decisions", "SELECT provider, parameter, value FROM decisions ORDER BY provider, parameter"),
@@ -69,6 +72,6 @@ STATE = (
 ARRIVAL = "id, provider, operation, key, payload, incarnation, outcome, status, scope, relied"
 EFFECT = "id, provider, operation, logical_key, payload, arrival, reference, visible_s, state, due_s, number"
 RECEIPT = "provider, key, fingerprint, status, body, effect, expires_s, promised_s"
-HELD = "id, provider, operation, key, payload, request, incarnation, expires_s"
+HELD = "id, provider, operation, key, payload, request, incarnation, expires_s, completes"
 EVENT = "id, provider, kind, body, effect, acknowledged"
 INCARNATION = "(SELECT value FROM meta WHERE name = 'incarnation')"

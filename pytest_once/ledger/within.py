@@ -95,6 +95,12 @@ def find_receipt(connection: sqlite3.Connection, provider: str, key: str) -> Rec
     return None if row is None else Receipt(*row)
 
 
+def known_elsewhere(connection: sqlite3.Connection, provider: str, identity: str) -> bool:
+    """Whether the provider has a receipt for a key that is equal, but was used in another scope."""
+    rows = connection.execute("SELECT key FROM receipts WHERE provider = ?", (provider,))
+    return any(key.partition("\n")[0] == identity for (key,) in rows)
+
+
 def store_receipt(connection: sqlite3.Connection, receipt: Receipt) -> None:
     """Keep a receipt inside a transaction, in place of an older one for the same key."""
     connection.execute(
@@ -131,20 +137,47 @@ def receipt_of(connection: sqlite3.Connection, effect: int) -> Receipt | None:
 def settle_effect(connection: sqlite3.Connection, effect: int, state: str) -> None:
     """A pending effect is "done" or "failed" now, inside a transaction; nothing of it is on its way any more."""
     connection.execute("UPDATE effects SET state = ?, due_s = NULL WHERE id = ?", (state, effect))
-    connection.execute("DELETE FROM in_flight WHERE request = ?", (_completion(effect),))
+    connection.execute("DELETE FROM in_flight WHERE completes = ?", (effect,))
 
 
-def hold_completion(connection: sqlite3.Connection, effect: Effect, key: str | None) -> None:
-    """Note inside a transaction that an accepted effect is on its way to be done."""
+def undo_effect(connection: sqlite3.Connection, effect: Effect) -> None:
+    """A pending effect will never be done, and nobody was told of it, inside a transaction.
+
+    It leaves no trace if it is its provider's latest; else it has failed, so that the others keep their numbers.
+    """
+    settle_effect(connection, effect.id, "failed")
+    undone = connection.execute(
+        "DELETE FROM effects WHERE id = ? AND id = (SELECT max(id) FROM effects WHERE provider = ?)",
+        (effect.id, effect.provider),
+    )
+    connection.execute("UPDATE providers SET effects = effects - ? WHERE name = ?", (undone.rowcount, effect.provider))
+
+
+def hold_completion(
+    connection: sqlite3.Connection, effect: Effect, key: str | None, fingerprint: str | None = None
+) -> None:
+    """Note inside a transaction that an accepted effect is on its way to be done.
+
+    key: the client's idempotency key, if any; with a fingerprint, what the receipt will be found by once it is done.
+    """
     connection.execute(
-        "INSERT INTO in_flight(provider, operation, key, payload, request, incarnation)"
-        f" VALUES (?, ?, ?, ?, ?, {INCARNATION})",
-        (effect.provider, effect.operation, key, effect.payload, _completion(effect.id)),
+        "INSERT INTO in_flight(provider, operation, key, payload, request, incarnation, completes)"
+        f" VALUES (?, ?, ?, ?, ?, {INCARNATION}, ?)",
+        (
+            effect.provider,
+            effect.operation,
+            key,
+            effect.payload,
+            json.dumps({"completes": effect.id, "fingerprint": fingerprint}),
+            effect.id,
+        ),
     )
 
 
-def _completion(effect: int) -> str:
-    return json.dumps({"completes": effect})
+def completion_of(connection: sqlite3.Connection, effect: int) -> Held | None:
+    """The pending end of an accepted effect, or None if it has ended, inside a transaction."""
+    row = connection.execute(f"SELECT {HELD} FROM in_flight WHERE completes = ?", (effect,)).fetchone()
+    return None if row is None else held_from(row)
 
 
 def position_of(connection: sqlite3.Connection, provider: str, name: str) -> int | None:
@@ -181,15 +214,34 @@ def acknowledge_event(connection: sqlite3.Connection, event: int) -> None:
     connection.execute("UPDATE events SET acknowledged = 1 WHERE id = ?", (event,))
 
 
-def take_held(connection: sqlite3.Connection, number: int) -> Held:
-    """Take the number-th oldest request (1 is the oldest) off its way, inside a transaction.
+def held_number(connection: sqlite3.Connection, number: int) -> Held:
+    """The number-th oldest request on its way (1 is the oldest), inside a transaction.
 
     Raises LookupError if not so many are on their way.
     """
     rows = connection.execute(f"SELECT {HELD} FROM in_flight ORDER BY id").fetchall()
     if not 1 <= number <= len(rows):
         raise LookupError(f"no request number {number} is on its way; there are {len(rows)}, and 1 is the oldest")
-    held = held_from(rows[number - 1])
+    return held_from(rows[number - 1])
+
+
+def waiting_events(connection: sqlite3.Connection, provider: str) -> list[tuple[int, int]]:
+    """(id, effect) of the webhooks that nobody has acknowledged, the oldest first, inside a transaction."""
+    rows = connection.execute(
+        "SELECT id, effect FROM events WHERE provider = ? AND NOT acknowledged ORDER BY id", (provider,)
+    )
+    return [(int(number), int(effect)) for number, effect in rows]
+
+
+def effect_by_arrival(connection: sqlite3.Connection, arrival: int) -> Effect | None:
+    """The effect that an arrival has caused, or None, inside a transaction."""
+    row = connection.execute(f"SELECT {EFFECT} FROM effects WHERE arrival = ?", (arrival,)).fetchone()
+    return None if row is None else Effect(*row)
+
+
+def take_held(connection: sqlite3.Connection, number: int) -> Held:
+    """Take that request off its way, inside a transaction. Raises LookupError likewise."""
+    held = held_number(connection, number)
     connection.execute("DELETE FROM in_flight WHERE id = ?", (held.id,))
     return held
 
@@ -202,11 +254,11 @@ def now_within(connection: sqlite3.Connection) -> float:
 
 def held_from(row: tuple[Any, ...]) -> Held:
     """A row of requests on their way, its body as bytes again."""
-    number, provider, operation, key, payload, text, incarnation, expires_s = row
+    number, provider, operation, key, payload, text, incarnation, expires_s, completes = row
     request = json.loads(text)
     if "body" in request:
         request["body"] = base64.b64decode(request["body"])
-    return Held(number, provider, operation, key, payload, request, incarnation, expires_s)
+    return Held(number, provider, operation, key, payload, request, incarnation, expires_s, completes)
 
 
 def _new_id(cursor: sqlite3.Cursor) -> int:

@@ -236,7 +236,7 @@ def _quoted(schedule: Schedule) -> str:
 
 def _life(life: LifeStory, width: int) -> list[str]:
     waited = f"{_duration(life.after_s)} later: " if life.after_s else ""
-    if not life.steps and life.ending.startswith("a request"):
+    if life.between:
         return [*_wrapped(waited + life.ending, width, "  ", "    "), *_effects(life.effects, width)]
     lines = [f"  {waited}incarnation {life.number}"]
     told: list[str] = []
@@ -287,9 +287,9 @@ def _again(times: int) -> list[str]:
 def _step(step: Step, width: int) -> list[str]:
     place = _short(step.boundary.site)
     lines: list[str] = []
-    if step.arrived:
-        lines += _wrapped("! a request that was still on its way arrives", width, "    ", "      ")
-        lines += _effects(step.arrived_effects, width)
+    for what in step.arrived:
+        lines += _wrapped(f"! {what}", width, "    ", "      ")
+    lines += _effects(step.arrived_effects, width)
     lines += _wrapped(f"{step.boundary.kind:7} {step.boundary.target}  [{place}]", width, "    ", "        ")
     if step.boundary.options:
         chosen = int(step.fault.partition(":")[2]) if step.fault is not None else 0

@@ -16,7 +16,7 @@ _KEPT_SNAPSHOTS = 256
 _COLUMNS = {
     "effects": ("provider", "operation", "logical_key", "payload", "reference", "visible_s", "state", "due_s"),
     "receipts": ("provider", "key", "fingerprint", "status", "body", "expires_s", "promised_s"),
-    "in_flight": ("provider", "operation", "key", "payload", "expires_s"),
+    "in_flight": ("provider", "operation", "key", "payload", "expires_s", "accepted"),
     "events": ("provider", "kind", "body", "acknowledged"),
     "positions": ("provider", "name", "value"),
     "decisions": ("provider", "parameter", "value"),

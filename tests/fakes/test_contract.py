@@ -127,3 +127,20 @@ def test_contracts_are_found_by_name() -> None:
 def test_assumptions_say_what_the_contract_does(contract: Contract, said: str) -> None:
     """A report must print under which promises its verdict holds."""
     assert said in "\n".join(contract.assumptions())
+
+
+def test_a_contract_shows_what_is_not_as_usual() -> None:
+    """A failing test prints it; forty parameters would hide the two that matter."""
+    assert repr(CLIENT_KEY) == "Contract(name='client_key')"
+    special = Contract(name="m", on_concurrent="reject", retention_s=[60, None], scope=["account"])  # type: ignore[arg-type]
+    assert repr(special) == "Contract(name='m', scope=('account',), on_concurrent='reject', retention_s=(60.0, None))"
+    assert eval(repr(special), {"Contract": Contract}) == special
+
+
+def test_contracts_are_values() -> None:
+    """Equal ones are one, whatever they were written with; none can be changed after somebody has relied on it."""
+    one, other = Contract(name="m", retention_s=60), Contract(name="m", retention_s=60.0)
+    assert {one, other} == {one}
+    assert one != CLIENT_KEY
+    with pytest.raises(AttributeError):
+        one.retention_s = 1  # type: ignore[misc]
