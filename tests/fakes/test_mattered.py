@@ -38,7 +38,9 @@ def test_what_decided_comes_in_full_and_the_rest_as_a_number() -> None:
 def test_a_question_relies_on_the_look_up() -> None:
     """It leaves no arrival, so it is found in what the caller was told."""
     said = said_of(lambda pay: (pay.call("refund", 1, key="k"), pay.list()), WORDY)
-    assert said[1] == "pay: wordy: effects can be listed, not found one by one; look-ups show them at once"
+    assert said[1] == (
+        "pay: wordy: effects can be listed, not found by a reference of the client's; look-ups show them at once"
+    )
     assert said[2] == "pay: wordy: 4 more promises, on which nothing depended"
 
 
