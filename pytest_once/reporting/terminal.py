@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_once.checks import LogicalKey, Verdict
-from pytest_once.faults import KINDS, STANDARD_FAULTS, Schedule, told_as
+from pytest_once.faults import KINDS, STANDARD_FAULTS, Schedule, duration, told_as
 from pytest_once.report import LifeStory, MatrixRow, Report, Step, Violation
 from pytest_once.site import Site, shown_path
 
@@ -235,7 +235,7 @@ def _quoted(schedule: Schedule) -> str:
 
 
 def _life(life: LifeStory, width: int) -> list[str]:
-    waited = f"{_duration(life.after_s)} later: " if life.after_s else ""
+    waited = f"{duration(life.after_s)} later: " if life.after_s else ""
     if not life.steps and life.ending.startswith("a request"):
         return [*_wrapped(waited + life.ending, width, "  ", "    "), *_effects(life.effects, width)]
     lines = [f"  {waited}incarnation {life.number}"]
@@ -265,14 +265,6 @@ def _life(life: LifeStory, width: int) -> list[str]:
         mark = "X " if life.killed else ""
         lines += _wrapped(f"{mark}{life.ending}{where}", width, "    ", "        ")
     return lines
-
-
-def _duration(seconds: float) -> str:
-    """A time as a person would say it: "2 h", "90 s"."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length and seconds % length == 0:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"
 
 
 def _killed_there(life: LifeStory) -> bool:
