@@ -93,7 +93,7 @@ class Secrets:
             if thing not in self._covered:
                 self._covered[thing] = self._cover_text(thing)
             return self._covered[thing]
-        if isinstance(thing, Schedule) or isinstance(thing, type):
+        if isinstance(thing, Schedule | type):
             return thing
         if is_dataclass(thing) and not isinstance(thing, type):
             changes = {
