@@ -37,7 +37,6 @@ _HELP = {
     "selfcheck": "explore control mutants, code that is known to be wrong, and fail unless each is convicted; runs no "
     "tests",
     "report": "write a report when the run ends: .html, .json, .xml (JUnit) or .txt by ending; may be repeated",
-    "secret-fields": "payload fields that no report may show, by name or dotted path: password card.number",
     "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
     "nothing, so no marked test passes",
 }
@@ -52,8 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
     for name in ("chaos", "max-states", "deadline", "timeout", "isolation"):
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
-    for name in ("report", "secret-fields"):
-        parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], type="args", default=[])
+    parser.addini("once_report", _HELP["report"], type="args", default=[])
+    hidden = "payload fields that no report may show, by name or dotted path: password card.number"
+    parser.addini("once_secret_fields", hidden, type="args", default=[])
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -152,6 +152,8 @@ def _check_options(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"{written}: give a duration greater than 0, such as 500ms, 90s, 5m or 1h; a mere number is seconds"
             )
+    if config.getoption("--once-report") and not _explores(config):
+        raise pytest.UsageError("--once-report needs --once-chaos or --once-replay: without them nothing is explored")
     replayed, written = _given(config, "replay")
     if replayed is not None:
         from pytest_once.faults import Schedule, ScheduleError
