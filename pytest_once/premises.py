@@ -18,14 +18,16 @@ from pytest_once.stores.opening import OpenStore, open_builtin
 from pytest_once.world import scratch, sweep_stale
 
 if TYPE_CHECKING:
+    from once_fakes.mail_server import MailServer
     from once_fakes.server import LoopbackServer
 
 
 class ProviderServer:
-    """The loopback server of a session, started when a test first asks for an address. Close it at the end."""
+    """The loopback and mail servers of a session, started when a test first asks for one. Close it at the end."""
 
     def __init__(self) -> None:
         self._server: LoopbackServer | None = None
+        self._mail: MailServer | None = None
 
     def address(self, token: str, ledger: Path, *, https: bool = False) -> str:
         """Base address below which the providers of this ledger answer."""
@@ -40,6 +42,21 @@ class ProviderServer:
         server = self._started()
         server.redirect(host, token, provider)
         return server.environment()
+
+    def mail_address(self, ledger: Path, provider: str) -> tuple[str, int]:
+        """Host and port where mail is accepted for a provider of this ledger."""
+        if self._mail is None:
+            from once_fakes.mail_server import MailServer
+
+            server = MailServer()
+            server.start()
+            self._mail = server
+        return self._mail.address(ledger, provider)
+
+    def forget_mail(self, port: int) -> None:
+        """Accept no mail on that port any more."""
+        if self._mail is not None:
+            self._mail.forget(port)
 
     def _started(self) -> LoopbackServer:
         if self._server is None:
@@ -58,6 +75,9 @@ class ProviderServer:
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._mail is not None:
+            self._mail.close()
+            self._mail = None
 
     def __enter__(self) -> ProviderServer:
         return self
@@ -92,6 +112,7 @@ class Premises:
         self._opened: dict[str, Store] = {}
         self._token = f"t{next(_numbers)}"
         self._address: str | None = None
+        self._mail: dict[str, tuple[str, int]] = {}
         self.once = Once(self.world, Ledger.create(self.ledger_path), self.ask_server, self.open_address)
 
     def serve(self) -> str:
@@ -101,7 +122,12 @@ class Premises:
         return self._address
 
     def ask_server(self, what: str, argument: Any = None) -> Any:
-        """What a provider needs of the server: "address", "https", "ca_file", or "redirect" of (host, provider)."""
+        """What a provider needs of the servers: "address", "https", "ca_file", "redirect" of (host, provider), or
+        "mail" of a provider: the host and port where it accepts mail."""
+        if what == "mail":
+            if argument not in self._mail:
+                self._mail[argument] = self._server.mail_address(self.ledger_path, argument)
+            return self._mail[argument]
         address = self.serve()
         if what == "https":
             return self._server.address(self._token, self.ledger_path, https=True)
@@ -158,6 +184,8 @@ class Premises:
         if self._address is not None:
             self._server.forget(self._token)
             self._address = None
+        while self._mail:
+            self._server.forget_mail(self._mail.popitem()[1][1])
         try:
             while self._opened:
                 getattr(self._opened.popitem()[1], "close", _nothing_to_close)()

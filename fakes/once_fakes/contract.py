@@ -171,8 +171,10 @@ class Contract:
                 raise ValueError(f"{field} must be a text that is not empty, not {value!r}")
         for field in _STATUSES:
             status = getattr(self, field)
-            if type(status) is not int or not 400 <= status <= 599:
-                raise ValueError(f"{field} must be an error status from 400 to 599, not {status!r}")
+            if type(status) is not int or not (status == 200 or 400 <= status <= 599):
+                raise ValueError(
+                    f"{field} must be an error status from 400 to 599, or 200 where the body says it, not {status!r}"
+                )
         if type(self.max_key_length) is not int or self.max_key_length < 1:
             raise ValueError(f"max_key_length must be 1 or more characters, not {self.max_key_length!r}")
         for part in self.scope:

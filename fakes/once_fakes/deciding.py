@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from once_fakes.contract import RETENTION_ALTERNATIVES, UNSPECIFIED, Contract
-from once_fakes.dialect import Act
+from once_fakes.dialect import Act, Shown, dialect_of
 from once_fakes.instructions import Instructions, Undecided
 from once_fakes.reading import field_text
 from once_fakes.reply import Refusal
+from once_fakes.settling import shown_effect
 from pytest_once.ledger import IN_PROGRESS, Receipt
 from pytest_once.ledger.within import (
     decide,
     decisions_of,
+    effects_of,
     find_receipt,
     forget_receipt,
     forget_receipts,
@@ -132,6 +134,8 @@ class Case:
                 return None if named is None else f"{act.operation} {contract.natural_key_field}={named}"
             case "content_window":
                 return f"{act.operation} {act.canonical}"
+            case "session_sequence" if act.sequence is not None:
+                return f"{act.sequence[0]}/{act.sequence[1]}"
             case "session_sequence":
                 session = field_text(act.payload, contract.session_field)
                 number = field_text(act.payload, contract.sequence_field)
@@ -215,7 +219,7 @@ class Case:
         contract = self.contract
         session, _, number = (self.identity or "").rpartition("/")
         name = f"session {session}"
-        if not number.isdecimal():
+        if not _is_counted(number):
             message = f"{contract.sequence_field} must be a whole number, not {number!r}"
             return self._refused("invalid", 400, message, contract.sequence_field)
         last = position_of(self.connection, self.provider, name)
@@ -243,16 +247,19 @@ class Case:
         contract, instructions = self.contract, self.instructions
         refusal = self.act.invalid
         if refusal is not None:
+            if refusal.kind == "declined":
+                return self._refused_by_business(refusal)
             kept = contract.record_point == "arrival" and contract.stored_outcomes != "success"
-            return self._refused(refusal.kind, refusal.status, refusal.message, refusal.param, stored=kept)
+            return Decision("refuse", refusal=refusal, stored=kept)
         if contract.fencing == "token" and (fence := self._fenced()):
             if isinstance(fence, Decision):
                 return fence
             moves = (*moves, fence)
+        forbidden = dialect_of(contract).forbids(contract, self.act, self._done)
+        if forbidden is not None:
+            return self._refused_by_business(forbidden)
         if instructions.decline:
-            self._rely("stored_outcomes")
-            kept = contract.stored_outcomes != "success"
-            return self._refused("declined", 402, "the request was understood and is declined", stored=kept)
+            return self._refused_by_business(Refusal("declined", 402, "the request was understood and is declined"))
         if instructions.fail:
             self._rely("stored_outcomes")
             kept = contract.stored_outcomes == "all"
@@ -262,7 +269,7 @@ class Case:
     def _fenced(self) -> Decision | tuple[str, int] | None:
         contract = self.contract
         token = field_text(self.act.payload, contract.fence_field)
-        if token is None or not token.isdecimal():
+        if token is None or not _is_counted(token):
             message = f"this request needs the field {contract.fence_field}, a whole number"
             return self._refused("field_missing", contract.missing_key_status, message, contract.fence_field)
         highest = position_of(self.connection, self.provider, "fence")
@@ -271,6 +278,13 @@ class Case:
             message = f"{contract.fence_field} {token} is stale: {highest} has been seen"
             return self._refused("fenced", contract.fence_status, message, contract.fence_field)
         return "fence", int(token)
+
+    def _refused_by_business(self, refusal: Refusal) -> Decision:
+        self._rely("stored_outcomes")
+        return Decision("refuse", refusal=refusal, stored=self.contract.stored_outcomes != "success")
+
+    def _done(self) -> list[Shown]:
+        return [shown_effect(effect) for effect in effects_of(self.connection, self.provider)]
 
     # -- bookkeeping ---------------------------------------------------------------------------------
 
@@ -290,3 +304,8 @@ class Case:
         if self.instructions.asks:
             raise Undecided(parameter, options)
         return options[0]
+
+
+def _is_counted(text: str) -> bool:
+    """Whether a text is a whole number that a ledger can hold."""
+    return text.isdecimal() and len(text) <= 18

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from once_fakes.contract import Contract
 from once_fakes.reading import form_of, payload_of
 from once_fakes.reply import Refusal, Reply, error_document
-from pytest_once.ledger import canonical_payload
+from pytest_once.ledger import account_of, canonical_payload, region_of
 
 ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 ASKING_METHODS = ("GET", "HEAD")
@@ -32,11 +32,12 @@ class Request:
     @property
     def account(self) -> str:
         """Who asks: a digest of what the request authenticates with, "" if with nothing."""
-        kept = self.headers.get("once-account")
-        credentials = self.headers.get("authorization")
-        if kept is not None or credentials is None:
-            return kept or ""
-        return hashlib.sha256(credentials.encode()).hexdigest()[:12]
+        return account_of(self.headers)
+
+    @property
+    def region(self) -> str:
+        """The region that the request is for, "" if it names none."""
+        return region_of(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,17 @@ class Act:
 
     operation: "POST /v1/refunds". payload: what is asked, as a JSON value; what identifies one attempt only must not be
     in it. key: the client's idempotency key. precondition: the version that a conditional request is for, "" for
-    "there must be none yet". invalid: why the request cannot be done whatever its key; stored or not as the contract
-    says. account, region, session: what keys may be unique within.
+    "there must be none yet". sequence: a producer's session and the number of the request in it, where the dialect
+    keeps them out of the payload. invalid: why the request cannot be done whatever its key; stored or not as the
+    contract says: a "declined" one like a refusal of the business, another one only where keys are taken on arrival.
+    account, region, session: what keys may be unique within.
     """
 
     operation: str
     payload: Any
     key: str | None = None
     precondition: str | None = None
+    sequence: tuple[str, int] | None = None
     invalid: Refusal | None = None
     account: str = ""
     region: str = ""
@@ -70,13 +74,25 @@ class Ask:
 
     reference: id, client reference or key of one effect; None for a list. where: payload fields (or dotted paths) that
     must have these texts. path: instead of the others, a path of which it is not known whether it names a collection or
-    one member: see `once_fakes.looking.answer`.
+    one member: see `once_fakes.looking.answer`. at_once: it shows what other look-ups show visibility_lag_s later.
     """
 
     place: str | None = None
     reference: str | None = None
     where: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tend:
+    """A request that changes what the provider keeps and is no effect: messages are taken from a queue, or deleted.
+
+    operation: as that of an `Act`. payload: what is asked, as the dialect's `tend` reads it.
+    """
+
+    operation: str
+    payload: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +120,7 @@ class Dialect:
     source: str = ""
     not_modelled: str = ""
 
-    def understand(self, contract: Contract, request: Request) -> Act | Ask | Refusal:
+    def understand(self, contract: Contract, request: Request) -> Act | Ask | Tend | Refusal:
         """What a request wants; a Refusal for one that never reaches the idempotency layer."""
         if request.method in ASKING_METHODS and contract.lookup != "none":
             return Ask(path=request.path)
@@ -122,12 +138,20 @@ class Dialect:
             request.headers.get(contract.key_header.lower()),
             precondition_of(request),
             account=request.account,
-            region=request.headers.get("once-region", ""),
+            region=request.region,
             session=request.headers.get("once-session", ""),
         )
 
+    def forbids(self, contract: Contract, act: Act, done: Callable[[], Sequence[Shown]]) -> Refusal | None:
+        """Why what was done before rules a new request out, whatever its key: "this charge is refunded already".
+
+        None where nothing does. done: reads the provider's effects, the oldest first; it costs as much as there are.
+        Kept like a refusal of the business, as the contract's stored_outcomes says.
+        """
+        return None
+
     def document(self, contract: Contract, shown: Shown) -> dict[str, Any]:
-        """The body that shows an effect, in the answer to its request and in look-ups."""
+        """The body that shows an effect in look-ups, and in the answer to its request."""
         document = {
             "id": f"{shown.provider}_{shown.number}",
             "object": "receipt",
@@ -136,6 +160,14 @@ class Dialect:
             "payload": shown.payload,
         }
         return document if contract.acceptance == "sync" else {**document, "status": shown.state}
+
+    def answer(self, contract: Contract, shown: Shown) -> dict[str, Any]:
+        """The body that answers the request for an effect, where that is not its `document`."""
+        return self.document(contract, shown)
+
+    def tend(self, contract: Contract, connection: sqlite3.Connection, provider: str, tend: Tend) -> Reply:
+        """Answer a request that is no effect, inside a transaction; only for a dialect that understands some so."""
+        raise NotImplementedError(f"{type(self).__name__} understands {tend.operation!r} as a Tend, and has no tend()")
 
     def identifier(self, contract: Contract, shown: Shown) -> str:
         """The id under which `document` shows an effect, for look-ups."""

@@ -18,15 +18,17 @@ _VERSION_PREFIXES = ("api", "rest", "v")
 
 
 class _Seen:
-    """A provider's effects as look-ups show them now; stale: from before its latest effect."""
+    """A provider's effects as look-ups show them now; stale: from before its latest effect. at_once: see `Ask`."""
 
-    def __init__(self, ledger: Ledger, provider: str, stale: bool) -> None:
+    def __init__(self, ledger: Ledger, provider: str, stale: bool, at_once: bool = False) -> None:
         with ledger.transaction() as connection:
             self.contract = contract_of(connection, provider)[0]
-            self.effects = list(self._visible(connection, provider, stale))
-        self._dialect = dialect_of(self.contract)
+            self._dialect = dialect_of(self.contract)
+            visible = self._visible(connection, provider, stale, at_once)
+            # What its dialect gives one name are versions of one object: the latest is what it is now.
+            self.effects = list({self._dialect.identifier(self.contract, shown): shown for shown in visible}.values())
 
-    def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool) -> Iterator[Shown]:
+    def _visible(self, connection: sqlite3.Connection, provider: str, stale: bool, at_once: bool) -> Iterator[Shown]:
         now_s = now_within(connection)
         if self.contract.keeps_time:
             settle_due(connection, provider, self.contract, now_s)
@@ -34,7 +36,7 @@ class _Seen:
         for effect in effects[:-1] if stale else effects:
             # What is accepted can be polled; what was begun and answered to nobody is not there yet.
             known = effect.state == "done" or self.contract.acceptance == "async202"
-            if known and (effect.visible_s is None or effect.visible_s <= now_s):
+            if known and (at_once or effect.visible_s is None or effect.visible_s <= now_s):
                 yield shown_effect(effect)
 
     def all(self, ask: Ask) -> Reply:
@@ -89,7 +91,7 @@ def answer(ledger: Ledger, provider: str, ask: Ask, stale: bool) -> Reply:
     of it. Where what is shown does not tell, a path is taken for a collection if it has an odd number of parts, an API
     version in front not counted ("/v1/refunds", "/customers/c1/refunds").
     """
-    seen = _Seen(ledger, provider, stale)
+    seen = _Seen(ledger, provider, stale, ask.at_once)
     if ask.path is not None:
         return seen.at(ask.path)
     return seen.all(ask) if ask.reference is None else seen.one(ask)

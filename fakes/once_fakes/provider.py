@@ -14,6 +14,7 @@ from once_fakes.contract import Contract
 from once_fakes.dialect import Act, dialect_of
 from once_fakes.instructions import NOTHING, Instructions, Undecided
 from once_fakes.looking import find_effect, list_effects
+from once_fakes.mail_server import require_aiosmtpd
 from once_fakes.reply import Refusal, Reply
 from once_fakes.wire import handle_http
 from pytest_once.boundaries import GO, announce, connected, register_endpoint
@@ -63,7 +64,8 @@ class _Died(Exception):
 
 
 class Provider:
-    """A fake provider under its contract: over HTTP (`url`), for httpx in process (`router`), or by `call`.
+    """A fake provider under its contract: over HTTP (`url`), for httpx in process (`router`), over SMTP (`smtp`), or by
+    `call`.
 
     serve: starts the loopback server if need be and returns its base address; ask_server: asks it for more. base_url:
     what `router` answers for. key_field: the payload's field (or dotted path) that is the logical key.
@@ -285,6 +287,23 @@ class Provider:
         if self._ask_server is None:
             raise ValueError(f"{self.name!r} has no server that could be asked for {what!r}: get it from once.provider")
         return self._ask_server(what, argument)
+
+    @cached_property
+    def smtp(self) -> tuple[str, int]:
+        """Host and port of a real mail server; each mail that it accepts is an effect, operation "SEND".
+
+        key_field may name a header. Raises ValueError if the contract claims that repeated mails are recognised,
+        ImportError without aiosmtpd.
+        """
+        if self.contract.dedup != "none":
+            raise ValueError(
+                f"{self.name!r} has no smtp, because its contract says dedup={self.contract.dedup!r} and SMTP has"
+                ' nothing by which a server recognises a repeated mail (RFC 1047): use contract="smtp"'
+            )
+        require_aiosmtpd()
+        host, port = self._ask("mail", self.name)
+        self._register(f"smtp://{host}:{port}")
+        return host, port
 
     @cached_property
     def router(self) -> respx.MockRouter:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+import json
 import smtplib
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from pathlib import Path
@@ -14,64 +11,42 @@ from typing import Any
 
 import pytest
 
+from once_fakes.mail_server import MailServer
+from once_fakes.presets.smtp import SMTP as CONTRACT
 from pytest_once import Once, Verdict, explore
 from pytest_once.boundaries import register_endpoint
 from pytest_once.boundaries.smtp import CONNECT_FAULTS, DATA_FAULTS, SMTP
+from pytest_once.ledger import Ledger
 from tests.boundaries.fake_server import Seen, lived
 from tests.engine.bodies import proven, put, state, tasks, told
 
 pytest.importorskip("aiosmtpd")
 
-_SERVER = """
-import asyncio, pathlib, socket, sys
-from aiosmtpd.smtp import SMTP
-from pytest_once.ledger import Ledger, canonical_payload
-
-class Recording:
-    async def handle_DATA(self, server, session, envelope):
-        address = pathlib.Path(sys.argv[2])
-        text = envelope.content.decode()
-        with open(sys.argv[3], "a") as mails:
-            mails.write(text.strip().splitlines()[-1] + "\\n")
-        if not address.exists():
-            return "250 OK once-arrival=7"
-        payload = canonical_payload({"to": envelope.rcpt_tos, "text": text})
-        effect = Ledger(address.read_text()).record_call("mail", "DATA", None, payload)
-        return f"250 OK once-arrival={effect.arrival}"
-
-async def main():
-    listener = socket.socket(fileno=int(sys.argv[1]))
-    server = await asyncio.get_running_loop().create_server(lambda: SMTP(Recording(), hostname="fake"), sock=listener)
-    await server.serve_forever()
-
-asyncio.run(main())
-"""
-
 
 class Mailbox:
-    """A server process. It writes each mail's last line to a file, and counts it in the ledger it is told of."""
+    """Mails to a provider "mail", and what it has accepted."""
 
-    def __init__(self, port: int, directory: Path) -> None:
-        self.port = port
-        self.ledger = directory / "ledger.txt"
-        self._mails = directory / "mails.txt"
+    def __init__(self, server: MailServer, ledger: Ledger) -> None:
+        self._ledger = ledger
+        ledger.record_provider("mail", CONTRACT.to_json(), None, None)
+        self.port = server.address(ledger.path, "mail")[1]
 
     @property
     def mails(self) -> list[str]:
-        return self._mails.read_text().splitlines() if self._mails.exists() else []
+        return [json.loads(effect.payload)["content"].strip() for effect in self._ledger.effects()]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MailServer]:
+    server = MailServer()
+    server.start()
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def mailbox(tmp_path: Path) -> Iterator[Mailbox]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        box = Mailbox(listener.getsockname()[1], tmp_path)
-        arguments = [str(listener.fileno()), str(box.ledger), str(tmp_path / "mails.txt")]
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", _SERVER, *arguments], pass_fds=[listener.fileno()]
-        )
-        yield box
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+def mailbox(server: MailServer, tmp_path: Path) -> Mailbox:
+    return Mailbox(server, Ledger.create(tmp_path / "ledger.db"))
 
 
 def send(port: int, text: str = "pay") -> str:
@@ -93,13 +68,13 @@ def run(body: Callable[[], Any], port: int | None, fault: str | None = None) -> 
 
 
 OUTCOMES: dict[str | None, tuple[Any, list[str], list[Any]]] = {
-    None: ("sent", ["pay"], ["mail", "DATA", 7, "reply 250"]),
+    None: ("sent", ["pay"], ["mail", "DATA", 1, "reply 250"]),
     "refused": (["ConnectionRefusedError"], [], ["mail", "CONNECT", None, "ConnectionRefusedError"]),
     "lost-request": (["SMTPServerDisconnected"], [], ["mail", "DATA", None, "SMTPServerDisconnected"]),
-    "lost-response": (["SMTPServerDisconnected"], ["pay"], ["mail", "DATA", 7, "SMTPServerDisconnected"]),
-    "reset-response": (["SMTPServerDisconnected"], ["pay"], ["mail", "DATA", 7, "SMTPServerDisconnected"]),
+    "lost-response": (["SMTPServerDisconnected"], ["pay"], ["mail", "DATA", 1, "SMTPServerDisconnected"]),
+    "reset-response": (["SMTPServerDisconnected"], ["pay"], ["mail", "DATA", 1, "SMTPServerDisconnected"]),
     "error-before": (["SMTPDataError"], [], ["mail", "DATA", None, "reply 451"]),
-    "error-after": (["SMTPDataError"], ["pay"], ["mail", "DATA", 7, "reply 451"]),
+    "error-after": (["SMTPDataError"], ["pay"], ["mail", "DATA", 1, "reply 451"]),
 }
 
 
@@ -141,45 +116,39 @@ def test_a_mail_to_a_server_that_no_fake_stands_for_is_handed_over_first(mailbox
     assert seen.targets == ["after"]
 
 
-ITS_LEDGER = ("file:*/ledger.txt",)
-"""Where the mail server is told which ledger to write."""
-
-
-def test_a_lost_reply_and_a_second_try_make_two_mails(mailbox: Mailbox) -> None:
+def test_a_lost_reply_and_a_second_try_make_two_mails() -> None:
     """SMTP has no key: who sends again without asking sends twice, though no process has died."""
 
     def deliver(once: Once, *, asks: bool) -> None:
-        mailbox.ledger.write_text(str(once.ledger.path))
-        register_endpoint(f"smtp://127.0.0.1:{mailbox.port}", "mail")
+        port = once.provider("mail", contract="smtp").smtp[1]
         for attempt in range(3):
             # In the sender's "Sent" folder, say.
             if (asks or attempt == 0) and once.ledger.effects():
                 return
             try:
-                send(mailbox.port)
+                send(port)
                 return
             except smtplib.SMTPServerDisconnected:
                 continue
 
-    report = explore(lambda once: deliver(once, asks=False), faults=["lost-response"], allow=ITS_LEDGER)
+    report = explore(lambda once: deliver(once, asks=False), faults=["lost-response"])
     assert report.verdict is Verdict.DUPLICATE, told(report)
     assert (report.violations[0].expected, report.violations[0].actual) == (1, 2)
     assert report.violations[0].confirmed
     assert "lr@" in str(report.violations[0].schedule)
 
-    assert proven(explore(lambda once: deliver(once, asks=True), faults=["lost-response"], allow=ITS_LEDGER))
+    assert proven(explore(lambda once: deliver(once, asks=True), faults=["lost-response"]))
 
 
-def test_a_mail_that_was_marked_first_is_lost_in_a_crash(mailbox: Mailbox) -> None:
+def test_a_mail_that_was_marked_first_is_lost_in_a_crash() -> None:
     """The other order of the two steps: crash points lie between connecting, the mail and the mark."""
 
     def body(once: Once) -> None:
-        mailbox.ledger.write_text(str(once.ledger.path))
-        register_endpoint(f"smtp://127.0.0.1:{mailbox.port}", "mail")
+        port = once.provider("mail", contract="smtp").smtp[1]
         with tasks(once) as db:
             if state(db) is None:
                 put(db, "sent")
-                send(mailbox.port)
+                send(port)
 
-    report = explore(body, soft_faults=0, allow=ITS_LEDGER)
+    report = explore(body, soft_faults=0)
     assert report.verdict is Verdict.OMISSION, told(report)

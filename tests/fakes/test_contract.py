@@ -15,7 +15,7 @@ from once_fakes import CLIENT_KEY, CLIENT_KEY_24H, NONE, Contract, contract_name
         ({"dedup": "magic"}, "dedup must be one of 'none', 'client_key', 'natural_key', 'conditional'"),
         ({"on_mismatch": "x"}, "on_mismatch must be one of 'error', 'replay', 'execute'"),
         ({"on_missing_key": "x"}, "on_missing_key must be one of 'execute', 'error'"),
-        ({"mismatch_status": 200}, "mismatch_status must be an error status from 400 to 599, not 200"),
+        ({"mismatch_status": 201}, "mismatch_status must be an error status from 400 to 599, or 200 where"),
         ({"missing_key_status": True}, "missing_key_status must be an error status"),
         ({"key_header": ""}, "key_header must be a text that is not empty"),
         ({"dedup": "none", "on_missing_key": "error"}, "needs dedup='client_key' or 'natural_key'"),
@@ -120,7 +120,7 @@ def test_contracts_are_found_by_name() -> None:
         (Contract(name="l", lookup="by_key"), "found by id or by Idempotency-Key"),
         (
             Contract(name="l", lookup="list_only", visibility_lag_s=90),
-            "can be listed, not found one by one; look-ups show them once they are 90 s old",
+            "can be listed, not found by a reference of the client's; look-ups show them once they are 90 s old",
         ),
     ],
 )
