@@ -95,7 +95,7 @@ class _Diagram:
         waited = f"{duration(life['after_s'])} later: " if life["after_s"] else ""
         begin = self.y
         steps = life["steps"]
-        if not steps and life["effects"] and not life["killed"]:
+        if life["between"]:
             self.parts.append(
                 drawing.words(16, self.y + 18, f"{waited}{life['ending']}", "note", width=self.width - 32)
             )

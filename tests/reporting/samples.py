@@ -74,7 +74,7 @@ def violated(name: str, **changes: Any) -> dict[str, Any]:
         "effects": [{"key": KEY, "count": 2}],
     }
     life = {
-        **{"incarnation": 1, "after_s": 0.0, "steps": [step], "ending": "returned: done", "killed": False},
+        **{"incarnation": 1, "between": False, "after_s": 0.0, "steps": [step], "ending": "returned: done", "killed": False},
         **{"site": None, "effects": []},
     }
     violation = {
