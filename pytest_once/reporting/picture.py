@@ -1,4 +1,4 @@
-"""The explored graph as a drawing: states in columns by crashes, the lives between them, and where it goes wrong."""
+"""The explored graph as a drawing: states in columns by crashes, the lives between them, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_STATES = 80
 """States that are drawn; of a larger graph those on the way to a violation, then the first ones."""
 MOST_WAYS = 400
 
-_WIDTH, _HEIGHT = 214.0, 42.0
+_WIDTH, _HEIGHT, _INDENT = 214.0, 42.0, 28.0
 _COLUMN, _ROW, _TOP, _LEFT = 274.0, 58.0, 40.0, 12.0
 
 _ONWARD = {
@@ -48,7 +48,11 @@ class _Box:
 
     @property
     def x(self) -> float:
-        return _LEFT + self.column * _COLUMN
+        return _LEFT + self.column * _COLUMN + (_WIDTH - self.width)
+
+    @property
+    def width(self) -> float:
+        return _WIDTH - _INDENT if self.css == "bad" else _WIDTH
 
     @property
     def y(self) -> float:
@@ -69,8 +73,6 @@ def drawn(graph: Mapping[str, Any], name: str) -> Picture | None:
     columns = max(box.column for box in drawn_boxes) + 1
     for column in range(columns):
         head = "no crash" if column == 0 else f"{column} crash{'es' * (column > 1)}"
-        if wrong and column == columns - 1:
-            head = "goes wrong"
         parts.append(drawing.words(_LEFT + column * _COLUMN, 22, head, "column"))
     ways = [way for way in graph["ways"] if way["source"] in boxes and way["target"] in boxes]
     ways.sort(key=lambda way: not way["shortest"])
@@ -104,7 +106,7 @@ def _placed(
     parents: Mapping[int, Mapping[str, Any]],
     shown: set[int],
 ) -> tuple[dict[int, _Box], list[tuple[_Box, Mapping[str, Any]]]]:
-    """Boxes for states by number, and for violations with what they show; each beside its parent if it can be."""
+    """Boxes for states by number, and for violations with what they show; each beside its parent or below its state."""
     free: dict[int, int] = {}
     boxes: dict[int, _Box] = {}
     wrong: list[tuple[_Box, Mapping[str, Any]]] = []
@@ -122,10 +124,8 @@ def _placed(
             parent = boxes.get(parents[number]["source"]) if number in parents else None
             beside = parent.row if parent is not None and parent.column < column else 0
             boxes[number] = _state(states[number], parents.get(number), column, row(column, beside))
-    sources = [(boxes[one["source"]], one) for one in graph["wrong"] if one["source"] in boxes]
-    last = max(box.column for box in boxes.values()) + 1
-    for source, one in sorted(sources, key=lambda pair: (-pair[0].column, pair[0].row)):
-        wrong.append((_wrong(one, last, row(last, source.row)), one))
+            found = [one for one in graph["wrong"] if one["source"] == number]
+            wrong += [(_wrong(one, column, row(column, 0)), one) for one in found]
     return boxes, wrong
 
 
@@ -185,12 +185,12 @@ def _short(told: str) -> str:
 
 
 def _drawn(box: _Box) -> str:
-    inside = _WIDTH - 20
+    inside = box.width - 20
     return (
         f'<g class="box {box.css}" data-caption="{escape(box.caption)}"><title>{escape(box.caption)}</title>'
-        f"{drawing.box(box.x, box.y, _WIDTH, _HEIGHT, 'frame')}"
+        f"{drawing.box(box.x, box.y, box.width, _HEIGHT, 'frame')}"
         f"{drawing.words(box.x + 10, box.y + 17, box.head, 'name')}"
-        f"{drawing.words(box.x + _WIDTH - 10, box.y + 17, box.right, 'small', anchor='end')}"
+        f"{drawing.words(box.x + box.width - 10, box.y + 17, box.right, 'small', anchor='end')}"
         f"{drawing.words(box.x + 10, box.y + 33, box.below, 'small', width=inside)}</g>"
     )
 
@@ -198,7 +198,9 @@ def _drawn(box: _Box) -> str:
 def _way(source: _Box, target: _Box, way: Mapping[str, Any], arrow: str) -> str:
     x1, y1 = source.x + _WIDTH, source.y + _HEIGHT / 2
     x2, y2 = target.x, target.y + _HEIGHT / 2
-    if source is target:
+    if target.css == "bad":
+        path = f"M{source.x + _INDENT / 2:g} {source.y + _HEIGHT:g} V{y2:g} H{x2 - 2:g}"
+    elif source is target:
         path = f"M{x1:g} {y1 - 8:g} c26 -14 26 30 2 16"
     elif source.column == target.column:
         bulge = 22 + min(30.0, abs(y2 - y1) / 12)

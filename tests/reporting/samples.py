@@ -74,8 +74,8 @@ def violated(name: str, **changes: Any) -> dict[str, Any]:
         "effects": [{"key": KEY, "count": 2}],
     }
     life = {
-        **{"incarnation": 1, "between": False, "after_s": 0.0, "steps": [step], "ending": "returned: done", "killed": False},
-        **{"site": None, "effects": []},
+        **{"incarnation": 1, "between": False, "after_s": 0.0, "steps": [step], "ending": "returned: done"},
+        **{"killed": False, "site": None, "effects": []},
     }
     violation = {
         **{"verdict": "DUPLICATE", "key": KEY, "expected": 1, "actual": 2, "detail": "2 effects for one intent"},
