@@ -26,7 +26,7 @@ _CELLS = {"once": "good", "later": "soft", "esc.": "soft", "no": "soft", "?": "s
 
 
 def rendered(document: Mapping[str, Any]) -> str:
-    """The whole file. Raises ImportError if Jinja2 is missing."""
+    """The whole file."""
     style, script = (_PARTS / "report.css").read_text("utf-8"), (_PARTS / "report.js").read_text("utf-8")
     return str(
         _environment()
@@ -44,10 +44,8 @@ def rendered(document: Mapping[str, Any]) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError("the HTML report needs Jinja2: pip install jinja2") from error
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_PARTS),
         autoescape=True,
