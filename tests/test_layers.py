@@ -15,10 +15,11 @@ PACKAGE = ROOT / "pytest_once"
 FAKES = ROOT / "fakes" / "once_fakes"
 
 ADAPTERS = {
-    "pytest": {"pytest_once.plugin"},
+    "pytest": {"pytest_once.plugin", "pytest_once.session"},
     "_pytest": set[str](),
     "pluggy": {"pytest_once.hookspecs"},
     "h11": {"pytest_once.boundaries.program"},
+    "jinja2": {"pytest_once.reporting.html"},
     "httpx": {"pytest_once.boundaries.httpx", "once_fakes.provider"},
     "aiosmtpd": {"once_fakes.mail_serving"},
     "aiohttp": {"pytest_once.boundaries.aiohttp"},
@@ -121,7 +122,7 @@ def test_only_the_plugin_imports_reporting() -> None:
         found
         for found in IMPORTS
         if within(found.imported, "pytest_once.reporting")
-        and found.importer != "pytest_once.plugin"
+        and found.importer not in ("pytest_once.plugin", "pytest_once.session")
         and not within(found.importer, "pytest_once.reporting")
     ]
     assert not wrong, listed(wrong)
