@@ -161,7 +161,7 @@ def test_accepted_work_is_told_when_it_has_ended(ledger: Ledger) -> None:
         seen.append(event.kind)
 
     assert pay.deliver_webhooks(handle) == () and seen == []
-    ledger.set_now(EPOCH_S + 1)
+    ledger.set_now(EPOCH_S + 2)
     assert pay.deliver_webhooks(handle) == () and seen == ["receipt.done"]
 
 
