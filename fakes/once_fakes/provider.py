@@ -19,7 +19,15 @@ from once_fakes.mail_server import require_aiosmtpd
 from once_fakes.reply import Refusal, Reply
 from once_fakes.webhooks import Event, Handle, HandleAsync, Webhooks
 from once_fakes.wire import handle_http
-from pytest_once.boundaries import GO, announce, before_answers, connected, register_endpoint
+from pytest_once.boundaries import (
+    GO,
+    ErrorDocument,
+    announce,
+    before_answers,
+    connected,
+    register_endpoint,
+    word_error,
+)
 from pytest_once.calls import perform
 from pytest_once.faults import (
     DECLINED,
@@ -46,6 +54,11 @@ if TYPE_CHECKING:
 
 _ACT_FAULTS = HTTP_FAULTS + LATE_FAULTS
 _ASK_FAULTS = (*(fault for fault in HTTP_FAULTS if fault not in (DUPLICATE, ERROR_AFTER)), STALE_READ)
+_ERRORS = {
+    ERROR_BEFORE: ("unavailable", 503, "The service is overloaded. Try again later."),
+    ERROR_AFTER: ("failed", 500, "An unexpected error occurred."),
+}
+"""Error statuses as refusals: kind, HTTP status, message. The dialect words them."""
 _INSTRUCTIONS = {
     STILL_WORKING: Instructions(begin=True),
     FAILED_INSIDE: Instructions(fail=True),
@@ -255,10 +268,9 @@ class Provider:
 
     def _failing(self, fault: str, deliver: Callable[[], Reply]) -> Reply:
         """An error status: 503 from in front of the provider, or 500 after it has acted."""
-        if fault == ERROR_BEFORE:
-            return self._turned_away("unavailable", 503, "The service is overloaded. Try again later.")
-        deliver()
-        return self._turned_away("failed", 500, "An unexpected error occurred.")
+        if fault == ERROR_AFTER:
+            deliver()
+        return self._turned_away(*_ERRORS[fault])
 
     def _turned_away(self, kind: str, status: int, message: str) -> Reply:
         return dialect_of(self.contract).refuse(self.contract, Refusal(kind, status, message))
@@ -277,6 +289,9 @@ class Provider:
         return (*faults, DECLINED) if stored != "success" else faults
 
     def _register(self, address: str) -> None:
+        for fault, (kind, status, message) in _ERRORS.items():
+            reply = self._turned_away(kind, status, message)
+            word_error(self.name, fault, ErrorDocument(reply.status, tuple(reply.headers.items()), reply.content))
         register_endpoint(address, self.name, faults=self._habits, asks=self.contract.asks)
 
     @cached_property

@@ -168,6 +168,29 @@ def forget_endpoints() -> None:
     """Drop all registered endpoints (a plain run is over)."""
     _endpoints.clear()
     _before_answers.clear()
+    _errors.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDocument:
+    """An error in a provider's own words. status: HTTP status; headers: (name, value)."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+_errors: dict[tuple[str, str], ErrorDocument] = {}
+
+
+def word_error(provider: str, fault: str, document: ErrorDocument) -> None:
+    """Say how a provider words the error status of a soft fault."""
+    _errors[provider, fault] = document
+
+
+def worded_error(provider: str, fault: str) -> ErrorDocument | None:
+    """How a provider words the error status of a soft fault, None if it has not said so."""
+    return _errors.get((provider, fault))
 
 
 _before_answers: dict[str, Callable[[int | None], None]] = {}

@@ -29,6 +29,7 @@ from pytest_once.boundaries import (
     answer_comes,
     endpoint_of,
     habits_of,
+    worded_error,
 )
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import (
@@ -139,6 +140,15 @@ def keep_secret(wiring: Wiring, headers: Iterable[tuple[str, str]]) -> None:
             wiring.secret(value)
 
 
+def _made_up(provider: str, fault: str | None) -> Answer | None:
+    """The answer with an error status that a fault orders, in the provider's own words if it has some."""
+    plain = _MADE_UP.get(fault or "")
+    worded = worded_error(provider, fault or "")
+    if plain is None or worded is None:
+        return plain
+    return Answer(worded.status, plain.reason if worded.status == plain.status else "", worded.headers, worded.body)
+
+
 class Attempt:
     """One request on its way to a fake provider, and what the order makes of it.
 
@@ -180,7 +190,7 @@ class Attempt:
         self.sends = 1 if fault is None or fault == STALE_READ else KINDS[fault].arrivals
         self.holds = KINDS[fault].held if fault in LATE_FAULTS else 0
         self.failure = _FAILURES.get(fault or "")
-        self.made_up = _MADE_UP.get(fault or "")
+        self.made_up = _made_up(self._provider, fault)
         self._arrival: str | None = None
 
     @property
