@@ -13,6 +13,7 @@ from pytest_once.canonical import Naming, masked_text
 from pytest_once.clock import WINDOW_S
 from pytest_once.faults import OPTION, Delivery
 from pytest_once.incarnation import At, Channel, Died, Ended, Hung, Incarnation, Misuse, Request
+from pytest_once.measured import Told
 from pytest_once.world import Picture, World
 
 
@@ -134,6 +135,7 @@ class Stage:
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
     lives: int = 0
     modules: frozenset[str] = frozenset()
+    _measured: Told = field(default_factory=Told)
     _leaving: Incarnation | None = None
 
     def put(self, picture: Picture) -> None:
@@ -215,6 +217,7 @@ class Stage:
         life.ending = message
         if isinstance(message, Ended):
             self.modules |= frozenset(message.modules)
+            self._measured.add(message.ran)
             life.last = Sight(self.world.take(message.now_s), message.now_s, tokens | frozenset(message.minted))
         return life
 
