@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from pytest_once.graph import Found, Graph
 from pytest_once.impossible import diagnose
 from pytest_once.incarnation import ForkUnavailable
 from pytest_once.judgement import Finding
-from pytest_once.life import Life
+from pytest_once.life import Life, OutOfTime
 from pytest_once.premises import Premises
 from pytest_once.recording import FrontEnd, Recorder, Recording
 from pytest_once.replaying import Misfit, Replayed, replay
@@ -69,6 +70,12 @@ class Exploration:
         except Unexplorable as failure:
             self.skipped = failure.skipped
             return self._no_answer(failure.verdict, str(failure), failure.traceback)
+        except OutOfTime:
+            return self._no_answer(
+                Verdict.INCONCLUSIVE,
+                f"deadline={self.limits.deadline_s:g}s passed before the fault-free run had been recorded (it is run "
+                "several times). Raise it (--once-deadline, deadline= of the marker), or make the test quicker",
+            )
         except (ScenarioError, StoreError, Misfit, ForkUnavailable) as failure:
             return self._no_answer(Verdict.INCONCLUSIVE, str(failure))
         finally:
@@ -76,7 +83,7 @@ class Exploration:
             if self._recorder is not None:
                 self._recorder.settle()
 
-    def _record(self) -> Recording:
+    def _record(self, until: float = math.inf) -> Recording:
         self._recorder = Recorder(
             self.premises,
             self.front,
@@ -85,6 +92,7 @@ class Exploration:
             self.tracked,
             self.seams,
             file_times=self._recorder is not None and self._recorder.file_times,
+            until=until,
         )
         return self._recorder.record()
 
@@ -103,7 +111,7 @@ class Exploration:
 
     def _explore(self) -> Report:
         deadline = time.monotonic() + self.limits.deadline_s
-        recording = self._record()
+        recording = self._record(until=deadline)
         evidence, recorded = recording.evidence, recording.first
         self.listener(Recorded(recorded.boundaries))
         explorer = Explorer(
@@ -118,6 +126,7 @@ class Exploration:
             deadline,
         )
         graph = explorer.run()
+        recording.stage.until = math.inf  # what was found is confirmed all the same
         if self._recorder is not None and self._recorder.file_times and not evidence.naming.file_times:
             # Only a later life reads them; states that differ in nothing else were taken for one.
             recording.stage.put(recording.root.picture)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import linecache
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,6 +110,10 @@ class Decision:
     deliver: tuple[Delivery, ...] = ()
 
 
+class OutOfTime(Exception):
+    """The deadline has passed in the middle of a life, which was killed."""
+
+
 Director = Callable[[int, Boundary], Decision]
 
 
@@ -122,7 +128,7 @@ class Stage:
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
     deliver(delivery, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
-    values are volatile, by their bytes.
+    values are volatile, by their bytes. until: monotonic instant after which nobody lives any more.
     """
 
     body: Body
@@ -133,6 +139,7 @@ class Stage:
     services: Mapping[str, Callable[[Any], Any]]
     deliver: Callable[[Delivery, float], None]
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
+    until: float = math.inf
     lives: int = 0
     modules: frozenset[str] = frozenset()
     _measured: Told = field(default_factory=Told)
@@ -161,7 +168,7 @@ class Stage:
         """Live once on the world as it is now. A child that ended by itself may still be leaving; see `settle`.
 
         kill_at_end: SIGKILL it after its last boundary, before anybody hears that it has finished. max_boundaries:
-        another limit than the stage's.
+        another limit than the stage's. Raises OutOfTime.
         """
         self.settle()
         self.lives += 1
@@ -187,6 +194,8 @@ class Stage:
         occurrences: dict[tuple[str, str, str], int] = {}
         while True:
             message = child.listen()
+            if time.monotonic() > self.until:
+                raise OutOfTime
             if isinstance(message, Request):
                 child.answer(self._serve(message))
                 continue
