@@ -16,6 +16,7 @@ from pytest_once.checks import Counts, LogicalKey, Mask, Oracle
 from pytest_once.faults import Delivery
 from pytest_once.ledger import Arrival, Counter, Declared, Effect, Held, Intent, LedgerSnapshot
 from pytest_once.life import Sight
+from pytest_once.report import LedgerRows
 from pytest_once.scenario import ScenarioError
 from pytest_once.stores.directory import DirectorySnapshot
 from pytest_once.stores.ledger import LedgerPicture
@@ -112,6 +113,13 @@ class Evidence:
         """All effects so far: the ledger's, then those of counted tables."""
         facts = self._ledger(sight)
         return (*facts.effects, *(effect for counter in facts.counters for effect in self._counted(counter, sight)))
+
+    def rows(self, sight: Sight) -> LedgerRows:
+        """The ledger for a person to read, with the effects of counted tables."""
+        facts = self._ledger(sight)
+        snapshot = LedgerSnapshot(self._picture(sight).data)
+        counted = (effect for counter in facts.counters for effect in self._counted(counter, sight))
+        return LedgerRows(facts.providers, facts.arrivals, (*snapshot.begun(), *counted), tuple(snapshot.told()))
 
     def swallowed(self, sight: Sight) -> LogicalKey | None:
         """An intent that was taken for another, because it came under the same key with another payload."""

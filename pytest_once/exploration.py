@@ -16,13 +16,14 @@ from pytest_once.canonical import matches_column, matches_place
 from pytest_once.checks import SEVERITY, Verdict
 from pytest_once.events import Listener, Recorded, silent
 from pytest_once.evidence import Evidence
+from pytest_once.explored import explored
 from pytest_once.explorer import Explorer
 from pytest_once.faults import Schedule
 from pytest_once.graph import Found, Graph
 from pytest_once.impossible import diagnose
 from pytest_once.incarnation import ForkUnavailable
 from pytest_once.judgement import Finding
-from pytest_once.life import Life, OutOfTime
+from pytest_once.life import Life, OutOfTime, Sight
 from pytest_once.premises import Premises
 from pytest_once.recording import FrontEnd, Recorder, Recording
 from pytest_once.replaying import Misfit, Replayed, replay
@@ -66,7 +67,7 @@ class Exploration:
     def _reported(self, answer: Callable[[], Report]) -> Report:
         gc.freeze()  # children share these pages; a collection in one of them would copy them all
         try:
-            return answer()
+            return self.premises.secrets.hidden(answer())
         except Unexplorable as failure:
             self.skipped = failure.skipped
             return self._no_answer(failure.verdict, str(failure), failure.traceback)
@@ -97,7 +98,8 @@ class Exploration:
         return self._recorder.record()
 
     def _no_answer(self, verdict: Verdict, problem: str, trace: str = "") -> Report:
-        return Report(
+        self.premises.learn_secrets()
+        report = Report(
             name=self.name,
             verdict=verdict,
             coverage="none",
@@ -106,6 +108,7 @@ class Exploration:
             traceback=trace,
             output=self.premises.printed(),
         )
+        return self.premises.secrets.hidden(report)
 
     # -- exploring -----------------------------------------------------------------------------------
 
@@ -167,6 +170,8 @@ class Exploration:
             assumptions=self._assumptions(evidence, recorded, explorer),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
+            explored=explored(graph, violations),
+            recorded=evidence.rows(_end(recorded)),
         )
 
     @staticmethod
@@ -219,14 +224,15 @@ class Exploration:
             return None
         if all(other.subject != finding.subject for other in seen.findings):
             what = "; ".join(f"{other.verdict} {other.key or ''}" for other in seen.findings) or "nothing wrong"
-            return _unconfirmed(finding, schedule, f"the replay with SIGKILL showed {what}", seen.story)
-        return _violation(finding, schedule, seen)
+            unconfirmed = _unconfirmed(finding, schedule, f"the replay with SIGKILL showed {what}", seen.story)
+            return replace(unconfirmed, ledger=recording.evidence.rows(seen.last))
+        return _violation(finding, schedule, seen, recording.evidence)
 
     def _replay(self, schedule: Schedule) -> Report:
         recording = self._record()
         evidence, recorded = recording.evidence, recording.first
         seen = replay(recording.stage, evidence, self.expectations, recording.root, schedule)
-        violations = tuple(_violation(finding, schedule, seen) for finding in seen.findings[:1])
+        violations = tuple(_violation(finding, schedule, seen, evidence) for finding in seen.findings[:1])
         return Report(
             name=self.name,
             verdict=violations[0].verdict if violations else Verdict.EXACTLY_ONCE,
@@ -238,15 +244,16 @@ class Exploration:
             boundaries=recorded.boundaries,
             output=self.premises.printed(),
             replayed=seen.story,
+            recorded=evidence.rows(_end(recorded)),
+            ended_at=evidence.rows(seen.last),
         )
 
     def _assumptions(self, evidence: Evidence, recorded: Life, explorer: Explorer) -> tuple[str, ...]:
-        assert recorded.last is not None
         said = [
             "a crash is the sudden death of the process (kill -9), not a power loss; a commit is atomic",
             "the body is deterministic given the stored state; it has one worker",
             "every outside effect passes a boundary (audited, not proven)",
-            *evidence.contracts(recorded.last),
+            *evidence.contracts(_end(recorded)),
         ]
         asked = sorted({b.target for b in recorded.boundaries if b.kind == "http" and b.provider is None})
         if asked:
@@ -294,7 +301,12 @@ def _length(schedule: Schedule) -> tuple[int, int, int, int]:
     return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives), lasting
 
 
-def _violation(finding: Finding, schedule: Schedule, seen: Replayed) -> Violation:
+def _end(life: Life) -> Sight:
+    assert life.last is not None
+    return life.last
+
+
+def _violation(finding: Finding, schedule: Schedule, seen: Replayed, evidence: Evidence) -> Violation:
     """A finding that a replay has confirmed."""
     return Violation(
         finding.verdict,
@@ -305,6 +317,7 @@ def _violation(finding: Finding, schedule: Schedule, seen: Replayed) -> Violatio
         finding.detail,
         confirmed=True,
         story=seen.story,
+        ledger=evidence.rows(seen.last),
     )
 
 

@@ -147,6 +147,8 @@ class Explorer:
         digest = self.evidence.digest(sight) + ("/young" if young else "")
         lives = 0 if parent is None else parent.lives + 1
         known = self._known.get((digest, deliveries))
+        if parent is not None and life is not None:
+            self.graph.ways.setdefault((parent.number, len(self.graph.nodes) if known is None else known), life)
         if known is not None:
             node = self.graph.nodes[known]
             if node.expanded or node.cost <= (crashes + faults, faults):
@@ -334,7 +336,9 @@ class Explorer:
             sight = life.passages[index].sight
             assert sight is not None
             self.graph.crash_points += 1
-            crash = LifePlan(faults, mark_of(life.passages[index].boundary), after_s)
+            mark = mark_of(life.passages[index].boundary)
+            self.graph.places.setdefault(mark, life.passages[index].boundary)
+            crash = LifePlan(faults, mark, after_s)
             finding = judge_moment(self.evidence, sight)
             if finding is not None:
                 # What has happened cannot be undone: no need to kill it here, nor to disturb it any further.

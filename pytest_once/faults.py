@@ -112,6 +112,14 @@ def told_as(fault: str) -> str:
     return KINDS[name].story
 
 
+def duration(seconds: float) -> str:
+    """A time as a person would say it: "2 h", "90 s"."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
 def _code_of(fault: str) -> str:
     name, _, number = fault.partition(":")
     if name == DELIVER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pytest_once.boundaries import Boundary
 from pytest_once.checks import Counts
 from pytest_once.evidence import Evidence
 from pytest_once.faults import LifePlan, Schedule
@@ -62,6 +63,7 @@ class Graph:
 
     bound: the limit that stopped it, or ""; covered: of how many faults every schedule was tried all the same.
     time_matters: why the answer holds only for the delays explored, or "".
+    ways: (state, state) -> the first life found that leads from one to the other. places: mark -> its boundary.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -72,6 +74,8 @@ class Graph:
     time_matters: str = ""
     matrix: dict[tuple[int, str], Onward] = field(default_factory=dict)
     escalated: bool = False
+    ways: dict[tuple[int, int], LifePlan] = field(default_factory=dict)
+    places: dict[str, Boundary] = field(default_factory=dict)
 
     @property
     def crash_diameter(self) -> int:

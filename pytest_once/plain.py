@@ -19,6 +19,12 @@ from pytest_once.world import World
 
 def count(premises: Premises, tmp_path: Path | None, expectations: Expectations) -> str:
     """What is wrong with the effects of a plain run, with the remedy; "" if nothing is."""
+    problem = _counted(premises, tmp_path, expectations)
+    premises.learn_secrets()
+    return premises.secrets.hidden(problem)
+
+
+def _counted(premises: Premises, tmp_path: Path | None, expectations: Expectations) -> str:
     stores: list[Store] = [LedgerStore(premises.ledger_path), DirectoryStore(premises.world, "once.path")]
     if tmp_path is not None:
         stores.append(DirectoryStore(tmp_path, "tmp_path"))

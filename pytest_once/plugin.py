@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 MARKER = "once_effect"
 PROFILES = ("crash", "standard", "deep")
-PROPERTY = "once"
-"""Name under which a test's result travels, as JSON, in its report's user_properties: to JUnit, and across xdist."""
 
 _server: pytest.StashKey[ProviderServer] = pytest.StashKey()
 _premises: pytest.StashKey[Premises] = pytest.StashKey()
 _refused = pytest.StashKey[str]()
 _taken_over = pytest.StashKey[bool]()
+_headline = pytest.StashKey[str]()
 
 _HELP = {
     "chaos": "crash, restart and fault every test marked once_effect until no new state appears; "
@@ -37,6 +36,8 @@ _HELP = {
     "timeout": "how long an incarnation may be silent before it is killed: 2s, 1m (default 10s)",
     "selfcheck": "explore control mutants, code that is known to be wrong, and fail unless each is convicted; runs no "
     "tests",
+    "report": "write a report when the run ends: .html, .json, .xml (JUnit) or .txt by ending; may be repeated",
+    "secret-fields": "payload fields that no report may show, by name or dotted path: password card.number",
     "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
     "nothing, so no marked test passes",
 }
@@ -47,9 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--once-chaos", nargs="?", const="standard", default=None, metavar="PROFILE", help=_HELP["chaos"])
     for name in ("replay", "max-states", "deadline", "timeout", "isolation"):
         group.addoption(f"--once-{name}", default=None, metavar=name.upper(), help=_HELP[name])
+    group.addoption("--once-report", action="append", default=[], metavar="PATH", help=_HELP["report"])
     group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
     for name in ("chaos", "max-states", "deadline", "timeout", "isolation"):
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
+    for name in ("report", "secret-fields"):
+        parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], type="args", default=[])
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -101,7 +105,10 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     _watch_before_collection(config)
     if _explores(config) and not config.option.collectonly and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Summary(), "once-summary")
+        from pytest_once.session import Results, check_reports
+
+        check_reports(config)
+        config.pluginmanager.register(Results(config, MARKER), "once-results")
 
 
 def _watch_before_collection(config: pytest.Config) -> None:
@@ -208,6 +215,7 @@ def once(request: pytest.FixtureRequest) -> Iterator[Once]:
     """What a once_effect test says to the explorer, and the world it may use."""
     from pytest_once import boundaries
     from pytest_once.premises import Premises, ProviderServer
+    from pytest_once.secrets import Secrets
 
     def open_store(target: str) -> Store | None:
         store: Store | None = request.node.ihook.pytest_once_stores(target=target)
@@ -216,7 +224,8 @@ def once(request: pytest.FixtureRequest) -> Iterator[Once]:
     stash = request.config.stash
     if _server not in stash:
         stash[_server] = ProviderServer()
-    with Premises(stash[_server], open_store) as premises:
+    secrets = Secrets(request.config.getini("once_secret_fields"))
+    with Premises(stash[_server], open_store, secrets) as premises:
         request.node.stash[_premises] = premises
         yield premises.once
         boundaries.forget_endpoints()
@@ -231,7 +240,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     uses_once = "once" in getattr(item, "fixturenames", ())
     if item.get_closest_marker(MARKER) is None:
         if uses_once and _explores(item.config):
-            item.user_properties.append((PROPERTY, json.dumps({"test": item.nodeid, "unmarked": True})))
+            item.user_properties.append(("once", json.dumps({"test": item.nodeid, "unmarked": True})))
         return
     if not uses_once:
         pytest.fail(
@@ -248,6 +257,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_taken_over] = True
     item.setup = _setup_in_parent.__get__(item)  # type: ignore[method-assign]
     item.runtest = _explore.__get__(item)  # type: ignore[method-assign]
+    item.repr_failure = _in_one_line.__get__(item)  # type: ignore[method-assign]
     item.teardown = _nothing_to_tear_down  # type: ignore[method-assign]
 
 
@@ -298,7 +308,8 @@ def _explore(item: pytest.Function) -> None:
     from pytest_once.exploration import Exploration
     from pytest_once.faults import Schedule
     from pytest_once.recording import FrontEnd
-    from pytest_once.reporting import terminal
+    from pytest_once.reporting import document, terminal
+    from pytest_once.session import note, progress
 
     expectations, limits = _expectations(item)
     exploration = Exploration(
@@ -307,7 +318,7 @@ def _explore(item: pytest.Function) -> None:
         front=FrontEnd(
             act=lambda _: _live(item),
             skips=(pytest.skip.Exception, unittest.SkipTest),
-            explain=lambda error: str(item.repr_failure(pytest.ExceptionInfo.from_exception(error))),
+            explain=lambda error: str(type(item).repr_failure(item, pytest.ExceptionInfo.from_exception(error))),
         ),
         expectations=expectations,
         limits=limits,
@@ -315,16 +326,28 @@ def _explore(item: pytest.Function) -> None:
         seams=[seam for seams in item.ihook.pytest_once_boundaries() for seam in seams],
     )
     replayed = _option(item.config, "replay")
-    report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))
+    with progress(item.config) as exploration.listener:
+        report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))
     if exploration.skipped is not None:
         raise pytest.skip.Exception(exploration.skipped, _use_item_location=True)
     command = f"pytest {shlex.quote(_as_argument(item))} --once-replay="
     text = terminal.render(report, replay_prefix=command)
-    _note(item, terminal.in_summary(report, text))
+    file, line = os.path.relpath(item.path, item.config.invocation_params.dir), (item.location[1] or 0) + 1
+    note(item, document.of_test(report, file=file, line=line, replay_prefix=command, text=text))
     if not report.passed:
+        item.stash[_headline] = terminal.headline(report)
         if report.output.strip():
             item.add_report_section("call", "output of the last incarnation", report.output)
         pytest.fail(text, pytrace=False)
+
+
+def _in_one_line(item: pytest.Function, excinfo: pytest.ExceptionInfo[BaseException]) -> object:
+    """The failure as pytest shows it, but in one line where it lists it: with CI=true it would show all there too."""
+    shown = type(item).repr_failure(item, excinfo)
+    crash = getattr(shown, "reprcrash", None)
+    if crash is not None and _headline in item.stash:
+        crash.message = item.stash[_headline]
+    return shown
 
 
 def _as_argument(item: pytest.Item) -> str:
@@ -335,7 +358,7 @@ def _as_argument(item: pytest.Item) -> str:
 
 def _live(item: pytest.Function) -> None:
     """One incarnation, in a child: set up what a restarted process builds anew, run, tear that down."""
-    del item.setup, item.runtest, item.teardown
+    del item.setup, item.runtest, item.teardown, item.repr_failure
     finalizers = item.session._setupstate.stack[item][0]
     lasting = len(finalizers)
     errors: list[BaseException] = []
@@ -359,10 +382,6 @@ def _collecting(errors: list[BaseException], step: Callable[[], object]) -> None
         step()
     except BaseException as error:
         errors.append(error)
-
-
-def _note(item: pytest.Item, result: dict[str, Any]) -> None:
-    item.user_properties.append((PROPERTY, json.dumps(result)))
 
 
 # -- a marked test that is run plainly -------------------------------------------------------------------
@@ -405,29 +424,3 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     asyncio.run(pyfuncitem.obj(**arguments))
     return True
-
-
-# -- the summary -----------------------------------------------------------------------------------------
-
-
-class _Summary:
-    """Gathers the results of all tests, from all xdist workers, and tells them once at the end."""
-
-    def __init__(self) -> None:
-        self._results: list[dict[str, Any]] = []
-        self._unmarked: list[str] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        found = [json.loads(str(value)) for name, value in report.user_properties if name == PROPERTY]
-        if report.when == "call":
-            self._results += [result for result in found if "unmarked" not in result]
-            self._unmarked += [result["test"] for result in found if "unmarked" in result]
-        if MARKER in report.keywords and report.failed and not any("verdict" in result for result in found):
-            self._results.append({"test": report.nodeid, "verdict": "INCONCLUSIVE"})
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        from pytest_once.reporting.terminal import summary
-
-        terminalreporter.section("once-chaos")
-        for line in summary(self._results, self._unmarked):
-            terminalreporter.line(line)

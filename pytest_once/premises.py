@@ -12,6 +12,7 @@ from pytest_once.faults import Delivery
 from pytest_once.ledger import Ledger
 from pytest_once.once import Once
 from pytest_once.scenario import ScenarioError
+from pytest_once.secrets import Secrets
 from pytest_once.stores import Store
 from pytest_once.stores.opening import OpenStore, open_builtin
 from pytest_once.world import scratch, sweep_stale
@@ -91,16 +92,20 @@ _numbers = iter(range(1, 1_000_000_000))
 class Premises:
     """Where one test happens. `once` is its fixture; `world` a memory-backed directory where there is one.
 
-    open_store: makes the store that a URL names; the built-in ones are asked when it answers None.
+    open_store: makes the store that a URL names; the built-in ones are asked when it answers None. secrets: what must
+    not be told of the test.
     """
 
-    def __init__(self, server: ProviderServer, open_store: OpenStore = open_builtin) -> None:
+    def __init__(
+        self, server: ProviderServer, open_store: OpenStore = open_builtin, secrets: Secrets | None = None
+    ) -> None:
         sweep_stale()
         self.root = scratch("world")
         self.world = self.root / "world"
         self.world.mkdir()
         self.shelf = self.root / "shelf"
         self.output = self.root / "output.txt"
+        self.secrets = secrets or Secrets()
         self.ledger_path = self.root / "ledger.db"
         self._server = server
         self._open_store = open_store
@@ -164,6 +169,11 @@ class Premises:
             return self.output.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return ""
+
+    def learn_secrets(self) -> None:
+        """Learn what must not be told from the requests that are in the ledger now."""
+        for arrival in self.once.ledger.arrivals():
+            self.secrets.hidden(arrival.payload)
 
     def keep(self, directory: Path) -> None:
         """Copy the world and the ledger for inspection."""

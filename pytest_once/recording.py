@@ -110,6 +110,7 @@ class Recorder:
                 "track": self._track,
                 "allowed": self.allowed.add,
                 "reads_times": self._reads_times,
+                "secret": premises.secrets.learn,
             },
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pytest_once.boundaries import Boundary
 from pytest_once.checks import Counts, LogicalKey, Verdict
 from pytest_once.faults import Schedule
+from pytest_once.ledger import Arrival, Declared, Effect, Told
 from pytest_once.site import Site
 
 
@@ -44,12 +45,76 @@ class LifeStory:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerRows:
+    """What the ledger says at one moment. effects: pending and failed ones too, and the rows of counted tables."""
+
+    providers: tuple[Declared, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    told: tuple[Told, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the explored graph.
+
+    crashes, faults, deliveries: on the shortest path to it. schedule: id of that path; "" for the start.
+    effects: how many there are by then. onward: what a life without faults leads to: "state", "complete",
+    "escalated", "failed", "violation", "loop", "unknown", or "" if that was not tried; onward_state: which state.
+    """
+
+    number: int
+    crashes: int
+    faults: int
+    deliveries: int
+    schedule: str
+    effects: tuple[tuple[LogicalKey, int], ...]
+    onward: str = ""
+    onward_state: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One life that leads from a state to another. step: as in a schedule id; told: in words.
+
+    shortest: part of the shortest path to the target.
+    """
+
+    source: int
+    target: int
+    step: str
+    told: str
+    shortest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Where the search left a state for a violation. step, told: the first life that does; lives: how many do."""
+
+    source: int
+    verdict: Verdict
+    key: LogicalKey | None
+    step: str
+    told: str
+    lives: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """The explored graph: its states, the ways between them, and where it goes wrong."""
+
+    states: tuple[State, ...] = ()
+    ways: tuple[Way, ...] = ()
+    wrong: tuple[Wrong, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Violation:
     """Something untrue of "exactly once", and the schedule that shows it.
 
     key, expected, actual: the logical key and its counts, when the verdict is about one. detail: one sentence.
     confirmed: replayed from nothing with real SIGKILL and seen again. variants: other schedules that differ
-    only in which boundaries were hit, each confirmed too.
+    only in which boundaries were hit, each confirmed too. ledger: as it is at the end of the replay.
     """
 
     verdict: Verdict
@@ -62,6 +127,7 @@ class Violation:
     story: tuple[LifeStory, ...] = ()
     variants: tuple[Schedule, ...] = ()
     variants_unlisted: int = 0
+    ledger: LedgerRows = field(default_factory=LedgerRows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +153,8 @@ class Report:
     states, runs, crash_points: how much was looked at; crash_diameter: most crashes on a shortest path to a state.
     intended: logical key -> count. impossible: why no code could do better under these contracts; "" if that was not
     shown. problem: why no answer could be given, with the remedy; "" otherwise.
+    explored: the graph. recorded: the ledger at the end of the fault-free run. ended_at: the ledger at the end of the
+    one schedule that was replayed.
     """
 
     name: str
@@ -111,6 +179,9 @@ class Report:
     output: str = ""
     escalation_allowed: bool = False
     replayed: tuple[LifeStory, ...] = ()
+    explored: Explored = field(default_factory=Explored)
+    recorded: LedgerRows = field(default_factory=LedgerRows)
+    ended_at: LedgerRows = field(default_factory=LedgerRows)
 
     @property
     def passed(self) -> bool:

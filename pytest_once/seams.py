@@ -118,7 +118,13 @@ def install(prepared: Prepared, channel: Channel, birth: Birth, once: Once) -> c
         if once.keeps_time(provider):
             once.ledger.set_now(time.now_s)
 
-    wiring = Wiring(prepared.early, _installed_roots, outside, told, hold, tell_time)
+    def secret(value: str) -> None:
+        if value not in secrets:
+            secrets.add(value)
+            channel.request("secret", value)
+
+    secrets: set[str] = set()
+    wiring = Wiring(prepared.early, _installed_roots, outside, told, hold, tell_time, secret)
     process.wire(process.Wired(wiring, channel.mint))
     when_imported([(seam.library, partial(seam.install, wiring)) for seam in prepared.libraries])
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from pytest_once import clock
 from pytest_once.boundaries import ARRIVAL_HEADER, UNDECIDED_HEADER
-from pytest_once.boundaries.http import Answer, Attempt, Failure, LoopTurn, answered_by_fake, ordered
+from pytest_once.boundaries.http import Answer, Attempt, Failure, LoopTurn, answered_by_fake, keep_secret, ordered
 from pytest_once.boundaries.seam import Wiring
 
 _CARRIED = "_pytest_once_carried"
@@ -77,6 +77,7 @@ def _connect(connect_now: Callable[..., Any], wiring: Wiring) -> Callable[..., A
         turn = LoopTurn()
         await turn.take()
         try:
+            keep_secret(wiring, req.headers.items())
             attempt = Attempt(wiring, req.method, str(req.url), endpoint)
             try:
                 if attempt.failure is Failure.REFUSED:

@@ -38,6 +38,7 @@ from pytest_once.faults import (
     STALE_READ,
     STILL_WORKING,
 )
+from pytest_once.secrets import SECRET_HEADERS
 from pytest_once.site import call_site
 
 WRITE_FAULTS: tuple[str, ...] = (*HTTP_FAULTS, *LATE_FAULTS)
@@ -112,6 +113,19 @@ _MADE_UP = {
     ERROR_BEFORE: _error(503, "Service Unavailable", "service_unavailable", "The service is overloaded; try later."),
     ERROR_AFTER: _error(500, "Internal Server Error", "api_error", "An unexpected error occurred."),
 }
+
+
+def headers_of(head: bytes) -> list[tuple[str, str]]:
+    """The headers of a request as it is on the wire, without its body."""
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    return [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+
+
+def keep_secret(wiring: Wiring, headers: Iterable[tuple[str, str]]) -> None:
+    """Let no report show the credentials that a request carries."""
+    for name, value in headers:
+        if name.lower() in SECRET_HEADERS:
+            wiring.secret(value)
 
 
 class Attempt:
@@ -190,8 +204,7 @@ class Attempt:
     def hold_wire(self, raw: bytes) -> None:
         """The same for a request as it would be on the wire."""
         head, _, rest = raw.partition(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")[1:]
-        headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+        headers = headers_of(head)
         chunked = any(name.lower() == "transfer-encoding" for name, _ in headers)
         self.hold(headers, b"".join(_chunks(rest)) if chunked else rest)
 

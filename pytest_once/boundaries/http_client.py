@@ -25,6 +25,8 @@ from pytest_once.boundaries.http import (
     Failure,
     alone_in_thread,
     answered_by_fake,
+    headers_of,
+    keep_secret,
     ordered,
 )
 from pytest_once.boundaries.seam import Wiring
@@ -204,6 +206,7 @@ def _perform(connection: Any, wiring: Wiring) -> None:
         return
     outgoing.complete = True
     with alone_in_thread():
+        keep_secret(wiring, headers_of(b"".join(outgoing.pieces).partition(b"\r\n\r\n")[0]))
         attempt = Attempt(wiring, outgoing.method, outgoing.url, outgoing.endpoint)
         raw = b"".join(outgoing.pieces)
         try:

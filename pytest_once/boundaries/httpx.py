@@ -20,6 +20,7 @@ from pytest_once.boundaries.http import (
     alone_in_loop,
     alone_in_thread,
     answered_by_fake,
+    keep_secret,
 )
 from pytest_once.boundaries.seam import Wiring
 
@@ -85,6 +86,7 @@ class _Calls:
                     return send(transport, request)
             with alone_in_thread():
                 request.read()  # the body may have to be sent twice
+                keep_secret(self._wiring, request.headers.multi_items())
                 attempt = Attempt(self._wiring, request.method, _address(request), endpoint)
                 call = _Call(attempt, request, self._module)
                 with self._waiting():
@@ -111,6 +113,7 @@ class _Calls:
                 return unfaked
             async with alone_in_loop():
                 await request.aread()
+                keep_secret(self._wiring, request.headers.multi_items())
                 attempt = Attempt(self._wiring, request.method, _address(request), endpoint)
                 call = _Call(attempt, request, self._module)
                 with self._waiting():

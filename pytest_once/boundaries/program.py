@@ -27,7 +27,7 @@ from pytest_once.boundaries import (
     endpoint_of,
     endpoint_prefixes,
 )
-from pytest_once.boundaries.http import READ_FAULTS, WRITE_FAULTS, Answer, Attempt, Failure
+from pytest_once.boundaries.http import READ_FAULTS, WRITE_FAULTS, Answer, Attempt, Failure, keep_secret
 from pytest_once.boundaries.seam import Wiring
 from pytest_once.faults import LATE, LATE_TWICE, LOST_REQUEST, LOST_RESPONSE, REFUSED
 from pytest_once.unseeded import without_random
@@ -232,6 +232,7 @@ class Relay:
             return
         with self._still():
             self._notice(request.raw())
+            keep_secret(self._wiring, request.headers)
             attempt = Attempt(self._wiring, request.method, url, endpoint, self._possible)
             answers: list[Answer] = []
             while len(answers) < attempt.sends:

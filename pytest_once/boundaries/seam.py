@@ -38,7 +38,7 @@ class Wiring:
     early: names bound to originals before the fork (see rebinding). roots: tracked directories; grows.
     outside(what, target, site): reports a change of something that no fake stands for and no store tracks, and does
     not return unless the test allows the target. told, hold: see there. tell_time(provider): lets a fake whose
-    contract depends on time know the virtual one; before a request is sent to it.
+    contract depends on time know the virtual one; before a request is sent to it. secret(value): no report may show it.
     """
 
     early: list[Reference]
@@ -47,6 +47,7 @@ class Wiring:
     told: Told
     hold: Hold
     tell_time: Callable[[str], None] = lambda provider: None
+    secret: Callable[[str], None] = lambda value: None
 
 
 class Seam(Protocol):

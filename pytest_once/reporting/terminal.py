@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_once.checks import LogicalKey, Verdict
-from pytest_once.faults import KINDS, STANDARD_FAULTS, Schedule, told_as
+from pytest_once.faults import KINDS, STANDARD_FAULTS, Schedule, duration, told_as
 from pytest_once.report import LifeStory, MatrixRow, Report, Step, Violation
 from pytest_once.site import Site, shown_path
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 """Columns of a report, unless the caller says otherwise."""
+
+HEADLINE = 160
+"""Characters of a headline: it stands in lists, titles and pytest's short summary."""
 
 _COLUMNS = {"crash": "X", **{name: kind.code for name, kind in KINDS.items()}}
 _LEGEND = {"crash": "killed", **{name: name for name in KINDS}}
@@ -48,7 +51,7 @@ _AFTER_A_TIME = (
     "that it is done, or look it up, before doing it again, and repeat only while the provider remembers."
 )
 
-_UNANSWERED = frozenset(map(str, (Verdict.INCONCLUSIVE, Verdict.NONDETERMINISTIC, Verdict.ESCAPED_EFFECT)))
+UNANSWERED = frozenset(map(str, (Verdict.INCONCLUSIVE, Verdict.NONDETERMINISTIC, Verdict.ESCAPED_EFFECT)))
 """Verdicts that say nothing of the code's effects, only why they cannot be judged."""
 
 
@@ -96,17 +99,12 @@ def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", widt
     return "\n".join(lines).lstrip("\n")
 
 
-def in_summary(report: Report, text: str) -> dict[str, Any]:
-    """What `summary` needs of a report, as JSON values. text: the rendered report."""
+def in_summary(test: Mapping[str, Any]) -> dict[str, Any]:
+    """What `summary` needs of a test of the document, as JSON values."""
     return {
-        "test": report.name,
-        "verdict": str(report.verdict),
-        "coverage": report.coverage,
-        "passed": report.passed,
-        "numbers": f"{report.coverage}, {report.states} states, {report.crash_points} crash points",
-        "reach": reach(report),
-        "assumptions": list(report.assumptions),
-        "story": text if report.coverage == "replay" and report.passed else "",
+        **{name: test[name] for name in ("test", "verdict", "coverage", "passed", "reach", "assumptions")},
+        "numbers": f"{test['coverage']}, {test['states']} states, {test['crash_points']} crash points",
+        "story": test["text"] if test["coverage"] == "replay" and test["passed"] else "",
     }
 
 
@@ -162,7 +160,7 @@ def _said(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _unanswered(result: Mapping[str, Any]) -> bool:
-    return result["verdict"] in _UNANSWERED or result.get("coverage") == "none"
+    return result["verdict"] in UNANSWERED or result.get("coverage") == "none"
 
 
 def reach(report: Report) -> str:
@@ -209,17 +207,46 @@ def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str
         )
     else:
         lines.append("  NOT confirmed")
-    remedy = _REMEDY.get(violation.verdict)
-    if violation.verdict is Verdict.DUPLICATE and any(life.after_s for life in violation.schedule.lives):
-        remedy = _AFTER_A_TIME
-    if remedy:
+    if remedy := remedy_of(violation):
         lines += _wrapped(f"usual remedy: {remedy}", width, "  ", "    ")
-    lines.append(f"  replay: {replay_prefix}{_quoted(violation.schedule)}")
+    lines.append(f"  replay: {replay_prefix}{quoted(violation.schedule)}")
     for other in violation.variants:
-        lines.append(f"  also:   {replay_prefix}{_quoted(other)}")
+        lines.append(f"  also:   {replay_prefix}{quoted(other)}")
     if violation.variants_unlisted:
         lines.append(f"  and {violation.variants_unlisted} more schedules with the same outcome")
     return lines
+
+
+def headline(report: Report) -> str:
+    """What became of a test, in one line: the worst violation, or why there is no answer."""
+    if not report.violations:
+        said = report.problem or (f"bounded by {report.bound}" if report.bound else "")
+        first = said.splitlines()[0] if said else ""
+        return shorten(f"{report.verdict} {first}".strip(), HEADLINE)
+    worst, *others = report.violations
+    what = f"{worst.key.provider} {worst.key.operation}".strip() if worst.key is not None else ""
+    told = f"{what}: {worst.actual} effects, {worst.expected} intended"
+    if worst.actual is None:
+        told = f"{what}: {worst.detail}" if what else worst.detail
+    more = f" (and {len(others)} more)" if others else ""
+    return shorten(" ".join(f"{worst.verdict} {told}".split()), HEADLINE - len(more)) + more
+
+
+def shorten(text: str, most: int) -> str:
+    """The text, cut with three dots if it is longer than so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3].rstrip()}..."
+
+
+def meaning_of(verdict: Verdict) -> str:
+    """Why a verdict matters; "" for those that say nothing of the code's effects."""
+    return _WHY.get(verdict, "")
+
+
+def remedy_of(violation: Violation) -> str:
+    """What usually helps; "" where nothing can be said in general."""
+    if violation.verdict is Verdict.DUPLICATE and any(life.after_s for life in violation.schedule.lives):
+        return _AFTER_A_TIME
+    return _REMEDY.get(violation.verdict, "")
 
 
 def _says_the_counts_again(violation: Violation) -> bool:
@@ -230,12 +257,12 @@ def _says_the_counts_again(violation: Violation) -> bool:
     )
 
 
-def _quoted(schedule: Schedule) -> str:
+def quoted(schedule: Schedule) -> str:
     return shlex.quote(str(schedule))
 
 
 def _life(life: LifeStory, width: int) -> list[str]:
-    waited = f"{_duration(life.after_s)} later: " if life.after_s else ""
+    waited = f"{duration(life.after_s)} later: " if life.after_s else ""
     if not life.steps and life.ending.startswith("a request"):
         return [*_wrapped(waited + life.ending, width, "  ", "    "), *_effects(life.effects, width)]
     lines = [f"  {waited}incarnation {life.number}"]
@@ -265,14 +292,6 @@ def _life(life: LifeStory, width: int) -> list[str]:
         mark = "X " if life.killed else ""
         lines += _wrapped(f"{mark}{life.ending}{where}", width, "    ", "        ")
     return lines
-
-
-def _duration(seconds: float) -> str:
-    """A time as a person would say it: "2 h", "90 s"."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length and seconds % length == 0:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"
 
 
 def _killed_there(life: LifeStory) -> bool:
