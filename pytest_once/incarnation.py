@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from pytest_once import boundaries, measured
 from pytest_once.boundaries import Announcer, Boundary, Order
 from pytest_once.descent import descendants
-from pytest_once.site import NOWHERE, Site, is_own_file, is_user_code
+from pytest_once.site import NOWHERE, Site, call_site, is_own_file, is_user_code
 
 try:
     from posix import _exit  # os._exit may be patched: coverage.py can have it write a file in every child
@@ -311,6 +311,7 @@ def _live(body: Body, connection: Connection, output: Path, stack_file: Path) ->
         faulthandler.register(signal.SIGUSR1, stack_file.open("w", encoding="utf-8"), all_threads=True)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         channel = Channel(connection)
+        _refuse_debuggers(channel)
         boundaries.connect(Announcer(channel.ask))
         ended = body(channel)
         _leave_no_work(channel)
@@ -323,6 +324,22 @@ def _live(body: Body, connection: Connection, output: Path, stack_file: Path) ->
         sys.stderr.flush()
     finally:
         _exit(code)
+
+
+def _refuse_debuggers(channel: Channel) -> None:
+    """Nobody could answer one: the terminal belongs to the parent."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        channel.misuse(
+            "breakpoint",
+            "breakpoint() is reached in an incarnation, which has no terminal. Run the test once in this process "
+            "(--once-isolation=none, or without --once-chaos); or let --pdb open a debugger in the last life of a "
+            "failure, without any breakpoint()",
+            call_site(),
+        )
+
+    if os.environ.get("PYTHONBREAKPOINT") != "0":
+        sys.breakpointhook = refuse
 
 
 def _leave_no_work(channel: Channel) -> None:
