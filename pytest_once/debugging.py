@@ -23,14 +23,15 @@ from pytest_once.site import Site, shown_path
 class Scene:
     """Where to look. before: what happens first. life: number of the life, from 1. site: the line where it goes wrong.
 
-    passing: which passing of that line is meant, from 1. faults: what the schedule does to this life, which is not
-    done to it here.
+    passing: which passing of that line is meant, from 1. raises: it raises something, and is looked at there. faults:
+    what the schedule does to this life, which is not done to it here.
     """
 
     before: Schedule
     life: int
     site: Site | None
     passing: int
+    raises: bool
     faults: str
 
     @property
@@ -41,6 +42,10 @@ class Scene:
             said = "incarnation 1 is lived in this process"
         if self.site is not None and self.site.line:
             said += f"; the debugger opens at {shown_path(self.site.file)}:{self.site.line}, where it goes wrong"
+        elif self.raises:
+            said += "; the debugger opens where it raises"
+        else:
+            said += "; put breakpoint() where you want to look, since it passes no boundary"
         if self.faults:
             said += (
                 f". The schedule also plans {self.faults} there, and nothing fails here by itself: where that call is "
@@ -51,18 +56,21 @@ class Scene:
 
 def scene(violation: Violation) -> Scene | None:
     """The last life of a violation's story, or None if no process is alive where it goes wrong."""
-    if not violation.story or not violation.story[-1].steps:
+    if not violation.story:
         return None
     life = violation.story[-1]
     plan = violation.schedule.lives[life.number - 1]
+    if plan.deliver is not None:
+        return None
     number = _decisive(life, violation)
-    site = life.steps[number].boundary.site
-    passings = [step for step in life.steps[: number + 1] if _line(step) == (site.file, site.line)]
+    site = life.steps[number].boundary.site if life.steps else None
+    passings = [step for step in life.steps[: number + 1] if site and _line(step) == (site.file, site.line)]
     return Scene(
         Schedule(violation.schedule.lives[: life.number - 1]),
         life.number,
-        None if life.site is not None else site,  # what it raised is looked at where it was raised
+        None if life.site is not None else site,
         len(passings),
+        life.site is not None,
         "+".join(map(str, plan.faults)),
     )
 
