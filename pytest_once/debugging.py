@@ -37,9 +37,9 @@ class Scene:
     @property
     def told(self) -> str:
         """What is going to be seen, for a person."""
-        said = f"incarnation {self.life} is lived in this process, on what the crashes before it left"
-        if self.life == 1:
-            said = "incarnation 1 is lived in this process"
+        said = f"incarnation {self.life} is lived in this process, with the real clock"
+        if self.life > 1:
+            said += ", on what those before it left"
         if self.site is not None and self.site.line:
             said += f"; the debugger opens at {shown_path(self.site.file)}:{self.site.line}, where it goes wrong"
         elif self.raises:

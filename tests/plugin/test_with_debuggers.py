@@ -36,7 +36,7 @@ def test_the_replayed_incarnation_is_debugged_where_the_second_effect_comes_from
     }
     commands = "p 'the table:', connection.execute('SELECT * FROM done').fetchall(), mark_first\nn\nc\n"
     output = debug(lab, commands, "--pdb", "test_it.py::test_act_then_mark", f"--once-replay={schedule}")
-    assert "incarnation 2 is lived in this process, on what the crashes before it left" in output
+    assert "incarnation 2 is lived in this process, with the real clock, on what those before it left" in output
     assert "test_it.py(9)refund()\n-> provider.call(" in output
     assert "('the table:', [], False)" in output, "the first one never committed"
     assert "test_it.py(10)refund()\n-> connection.execute(" in output

@@ -57,7 +57,7 @@ def test_a_time_out_of_pytest_timeout_says_what_to_do(lab: Lab, method: str, lin
     if method == "thread":
         return  # it prints its stacks and ends the whole of pytest at once
     text = " ".join(result.stdout.split())
-    assert "INCONCLUSIVE Timeout (>1.5s) from pytest-timeout. That stopped the exploration" in text
+    assert "INCONCLUSIVE Timeout" in text and "1.5s" in text and "That stopped the exploration" in text
     assert "@pytest.mark.timeout" in text and "--once-deadline, now 300s" in text and "--once-timeout, now 10s" in text
     assert "exploration.py" not in text.partition("Captured stdout")[0]
     assert "1 without an answer" in text
@@ -71,19 +71,18 @@ def test_a_deadline_ends_a_long_life_in_its_middle(lab: Lab) -> None:
             if (once.path / "begun").exists():
                 for n in range(350):
                     (once.path / f"step{{n}}").write_text("x")
-                    time.sleep(0)
-                    for _ in range(100000): pass
+                    select.select([], [], [], 0.02)  # real time, unlike sleep
             (once.path / "begun").write_text("yes")
             {CALL}
             """,
-            marker="once_effect(deadline='1s', soft_faults=0)",
-            imports="import pytest, time",
+            marker="once_effect(deadline='3s', soft_faults=0)",
+            imports="import pytest, select",
         )
     )
     result = lab.explore()
     result.assert_outcomes(failed=1)
     text = said(result)
-    assert "bounded by deadline=1s" in text
+    assert "bounded by deadline=3s" in text
     assert "stopped after" not in text, "it was lived to its end"
 
 
