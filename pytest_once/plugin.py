@@ -39,25 +39,27 @@ _HELP = {
     "selfcheck": "explore control mutants, code that is known to be wrong, and fail unless each is convicted; runs no "
     "tests",
     "report": "write a report when the run ends: .html, .json, .xml (JUnit) or .txt by ending; may be repeated",
-    "secret-fields": "payload fields that no report may show, by name or dotted path: password card.number",
     "database": "directory that keeps failing schedules, which are tried first in the next run (default: in pytest's "
     "cache); off: keep none",
     "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
     "nothing, so no marked test passes",
+    "inventory": "fail, beside what the tests say, if a tool in MODULE:TOOLS declares no level of side effects or "
+    "bypasses the gate",
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("once", "exactly-once exploration")
     group.addoption("--once-chaos", nargs="?", const="standard", default=None, metavar="PROFILE", help=_HELP["chaos"])
-    for name in ("replay", "max-states", "deadline", "timeout", "isolation", "database"):
+    for name in ("replay", "max-states", "deadline", "timeout", "isolation", "database", "inventory"):
         group.addoption(f"--once-{name}", default=None, metavar=name.upper(), help=_HELP[name])
     group.addoption("--once-report", action="append", default=[], metavar="PATH", help=_HELP["report"])
     group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
-    for name in ("chaos", "max-states", "deadline", "timeout", "isolation", "database"):
+    for name in ("chaos", "max-states", "deadline", "timeout", "isolation", "database", "inventory"):
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
-    for name in ("report", "secret-fields"):
-        parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], type="args", default=[])
+    parser.addini("once_report", _HELP["report"], type="args", default=[])
+    hidden = "payload fields that no report may show, by name or dotted path: password card.number"
+    parser.addini("once_secret_fields", hidden, type="args", default=[])
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -113,6 +115,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
         check_reports(config)
         config.pluginmanager.register(Results(config, MARKER), "once-results")
+    target, written = _given(config, "inventory")
+    wanted = not (config.option.help or config.option.version or hasattr(config, "workerinput"))
+    if target is not None and wanted:
+        config.pluginmanager.register(_Inventory(config, target, written), "once-inventory")
 
 
 def _watch_before_collection(config: pytest.Config) -> None:
@@ -156,6 +162,8 @@ def _check_options(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"{written}: give a duration greater than 0, such as 500ms, 90s, 5m or 1h; a mere number is seconds"
             )
+    if config.getoption("--once-report") and not _explores(config):
+        raise pytest.UsageError("--once-report needs --once-chaos or --once-replay: without them nothing is explored")
     replayed, written = _given(config, "replay")
     if replayed is not None:
         from pytest_once.faults import Schedule, ScheduleError
@@ -487,3 +495,33 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     asyncio.run(pyfuncitem.obj(**arguments))
     return True
+
+
+# -- the inventory ---------------------------------------------------------------------------------------
+
+
+class _Inventory:
+    """Checks a program's tools once, and fails the session with what is wrong, whatever its tests say."""
+
+    def __init__(self, config: pytest.Config, target: str, written: str) -> None:
+        from pytest_once.reference import inventory
+
+        try:
+            tools = inventory.tools(inventory.load(target, config.invocation_params.dir), target)
+        except inventory.InventoryError as error:
+            raise pytest.UsageError(f"{written}: {error}") from None
+        findings = inventory.check(tools)
+        self._lines = inventory.summary(tools, findings)
+        self._wrong = bool(findings)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+        if self._wrong and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("once-inventory")
+        for line in self._lines:
+            terminalreporter.line(line)

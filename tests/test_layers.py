@@ -23,9 +23,15 @@ ADAPTERS = {
     "aiosmtpd": {"once_fakes.mail_serving"},
     "aiohttp": {"pytest_once.boundaries.aiohttp"},
     "respx": {"once_fakes.provider"},
-    "aiosqlite": {"pytest_once.boundaries.sqlite"},
+    "aiosqlite": {"pytest_once.boundaries.sqlite", "pytest_once.reference.databases"},
     "asyncpg": {"pytest_once.boundaries.asyncpg"},
-    "psycopg": {"pytest_once.boundaries.psycopg", "pytest_once.stores.postgresql", "pytest_once.stores.schemas"},
+    "psycopg": {
+        "pytest_once.boundaries.psycopg",
+        "pytest_once.stores.postgresql",
+        "pytest_once.stores.schemas",
+        "pytest_once.reference.databases",
+        "pytest_once.reference.steps",
+    },
     "redis": {"pytest_once.boundaries.redis", "pytest_once.stores.redis"},
     "time_machine": {"pytest_once.clock", "pytest_once.seams"},
     "trio": {"pytest_once.clock", "pytest_once.seams", "pytest_once.boundaries.http"},
@@ -143,6 +149,18 @@ def test_the_engine_imports_the_fakes_late_and_in_few_places() -> None:
         if within(found.importer, "pytest_once")
         and within(found.imported, "once_fakes")
         and not (found.importer in USES_FAKES and (found.lazy or found.typing))
+    ]
+    assert not wrong, listed(wrong)
+
+
+def test_the_reference_stands_alone() -> None:
+    """It is to be copied into production, where there is no engine."""
+    wrong = [
+        found
+        for found in IMPORTS
+        if within(found.importer, "pytest_once.reference")
+        and (within(found.imported, "pytest_once") or within(found.imported, "once_fakes"))
+        and not within(found.imported, "pytest_once.reference")
     ]
     assert not wrong, listed(wrong)
 

@@ -30,6 +30,7 @@ from pytest_once.ledger import (
     Told,
     account_of,
     canonical_payload,
+    region_of,
 )
 from pytest_once.ledger.within import insert_arrival, store_receipt, take_held
 
@@ -156,6 +157,36 @@ def test_a_held_http_request_keeps_its_bytes_and_no_credentials(ledger: Ledger) 
     assert held.key == "k"
     assert held.request == {"method": "POST", "path": "/r?a=1", "headers": kept, "body": b"\x00\xff"}
     assert b"s3cret" not in ledger.path.read_bytes()
+
+
+SIGNED = "AWS4-HMAC-SHA256 Credential=AKID{}/20301130/{}/sqs/aws4_request, SignedHeaders=host, Signature={}"
+
+
+def test_a_held_request_still_says_who_asks_and_where(ledger: Ledger) -> None:
+    """A key is unique within an account or a region; a late copy that has lost them would be another request."""
+    ledger.record_provider("pay", '{"key_header":"Idempotency-Key"}', None, None)
+    for secret in (
+        {"Authorization": "Bearer s3cret"},
+        {"X-Postmark-Server-Token": "s3cret"},
+        {"Authorization": SIGNED.format("", "eu-west-1", "s3cret"), "X-Amz-Security-Token": "s3cret"},
+    ):
+        ledger.hold("pay", "POST /r", http_request(b"1", **secret))
+        sent = {name.lower(): value for name, value in secret.items()}
+        kept = ledger.in_flight()[-1].request["headers"]
+        assert (account_of(kept), region_of(kept)) == (account_of(sent), region_of(sent))
+        assert account_of(sent)
+    assert region_of(kept) == "eu-west-1"
+    assert b"s3cret" not in ledger.path.read_bytes()
+
+
+def test_an_account_is_not_its_signature() -> None:
+    """Each attempt is signed anew."""
+
+    def account(key: str, signature: str) -> str:
+        return account_of({"authorization": SIGNED.format(key, "eu-west-1", signature)})
+
+    assert account("1", "a") == account("1", "b") != account("2", "a")
+    assert account_of({"accept": "*/*"}) == region_of({"authorization": "Bearer 1"}) == ""
 
 
 def test_held_http_requests_are_told_apart_by_what_a_contract_reads(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class _Arriving:
                 shown = shown_effect(effect_by_id(self._connection, receipt.effect))
                 status, body = (
                     self._dialect.status(self._contract, shown),
-                    self._dialect.document(self._contract, shown),
+                    self._dialect.answer(self._contract, shown),
                 )
         return self._answered("replayed", status, body, True)
 
@@ -190,7 +190,7 @@ class _Arriving:
         shown = Shown(
             self._provider, number, self._act.operation, json.loads(self._act.canonical), state, self._reference()
         )
-        status, body = self._dialect.status(contract, shown), self._dialect.document(contract, shown)
+        status, body = self._dialect.status(contract, shown), self._dialect.answer(contract, shown)
         outcome = "begun" if begun else "accepted" if waits else "executed"
         if waits:
             self._case.relied.append("on_concurrent" if begun else "acceptance")

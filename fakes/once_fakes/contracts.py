@@ -7,17 +7,25 @@ from dataclasses import dataclass, fields
 from once_fakes.contract import Contract
 from once_fakes.presets.adyen import ADYEN
 from once_fakes.presets.braintree import BRAINTREE
+from once_fakes.presets.ec2 import EC2
 from once_fakes.presets.github import GITHUB_ISSUES
 from once_fakes.presets.google import GOOGLE_REQUEST_ID
 from once_fakes.presets.ietf_draft import IETF_DRAFT
 from once_fakes.presets.kafka import KAFKA_PRODUCER
 from once_fakes.presets.kubernetes import KUBERNETES, KUBERNETES_UPDATE
 from once_fakes.presets.paypal import PAYPAL_ORDERS, PAYPAL_PAYMENTS, PAYPAL_VAULT
+from once_fakes.presets.postmark import POSTMARK
+from once_fakes.presets.resend import RESEND
+from once_fakes.presets.sendgrid import SENDGRID
+from once_fakes.presets.ses import SES
 from once_fakes.presets.shopify import SHOPIFY
+from once_fakes.presets.slack import SLACK
 from once_fakes.presets.smtp import SMTP
+from once_fakes.presets.sqs import SQS_FIFO, SQS_FIFO_BY_CONTENT, SQS_STANDARD
 from once_fakes.presets.square import SQUARE
 from once_fakes.presets.stripe import STRIPE_V1
 from once_fakes.presets.stripe_v2 import STRIPE_V2
+from once_fakes.presets.twilio import TWILIO
 from once_fakes.presets.warehouse import WAREHOUSE_DEDUP, WAREHOUSE_NO_DEDUP
 
 NONE = Contract(name="none", dedup="none")
@@ -37,6 +45,16 @@ class Contracts:
     none: Contract = NONE
     client_key: Contract = CLIENT_KEY
     client_key_24h: Contract = CLIENT_KEY_24H
+    ec2: Contract = EC2
+    sqs_fifo: Contract = SQS_FIFO
+    sqs_fifo_by_content: Contract = SQS_FIFO_BY_CONTENT
+    sqs_standard: Contract = SQS_STANDARD
+    ses: Contract = SES
+    resend: Contract = RESEND
+    sendgrid: Contract = SENDGRID
+    postmark: Contract = POSTMARK
+    twilio: Contract = TWILIO
+    slack: Contract = SLACK
     stripe_v1: Contract = STRIPE_V1
     stripe_v2: Contract = STRIPE_V2
     paypal_payments: Contract = PAYPAL_PAYMENTS

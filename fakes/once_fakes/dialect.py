@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,7 +13,7 @@ from typing import Any
 from once_fakes.contract import Contract
 from once_fakes.reading import form_of, payload_of
 from once_fakes.reply import Refusal, Reply, error_document
-from pytest_once.ledger import account_of, canonical_payload
+from pytest_once.ledger import account_of, canonical_payload, region_of
 
 ACTING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 ASKING_METHODS = ("GET", "HEAD")
@@ -32,6 +33,11 @@ class Request:
     def account(self) -> str:
         """Who asks: a digest of what the request authenticates with, "" if with nothing."""
         return account_of(self.headers)
+
+    @property
+    def region(self) -> str:
+        """The region that the request is for, "" if it names none."""
+        return region_of(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,17 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Tend:
+    """A request that changes what the provider keeps and is no effect: messages are taken from a queue, or deleted.
+
+    operation: as that of an `Act`. payload: what is asked, as the dialect's `tend` reads it.
+    """
+
+    operation: str
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """An effect as a dialect shows it. number: 1 is the provider's first. state: "done", "pending" or "failed".
 
@@ -103,7 +120,7 @@ class Dialect:
     source: str = ""
     not_modelled: str = ""
 
-    def understand(self, contract: Contract, request: Request) -> Act | Ask | Refusal:
+    def understand(self, contract: Contract, request: Request) -> Act | Ask | Tend | Refusal:
         """What a request wants; a Refusal for one that never reaches the idempotency layer."""
         if request.method in ASKING_METHODS and contract.lookup != "none":
             return Ask(path=request.path)
@@ -121,7 +138,7 @@ class Dialect:
             request.headers.get(contract.key_header.lower()),
             precondition_of(request),
             account=request.account,
-            region=request.headers.get("once-region", ""),
+            region=request.region,
             session=request.headers.get("once-session", ""),
         )
 
@@ -134,7 +151,7 @@ class Dialect:
         return None
 
     def document(self, contract: Contract, shown: Shown) -> dict[str, Any]:
-        """The body that shows an effect, in the answer to its request and in look-ups."""
+        """The body that shows an effect in look-ups, and in the answer to its request."""
         document = {
             "id": f"{shown.provider}_{shown.number}",
             "object": "receipt",
@@ -143,6 +160,14 @@ class Dialect:
             "payload": shown.payload,
         }
         return document if contract.acceptance == "sync" else {**document, "status": shown.state}
+
+    def answer(self, contract: Contract, shown: Shown) -> dict[str, Any]:
+        """The body that answers the request for an effect, where that is not its `document`."""
+        return self.document(contract, shown)
+
+    def tend(self, contract: Contract, connection: sqlite3.Connection, provider: str, tend: Tend) -> Reply:
+        """Answer a request that is no effect, inside a transaction; only for a dialect that understands some so."""
+        raise NotImplementedError(f"{type(self).__name__} understands {tend.operation!r} as a Tend, and has no tend()")
 
     def identifier(self, contract: Contract, shown: Shown) -> str:
         """The id under which `document` shows an effect, for look-ups."""

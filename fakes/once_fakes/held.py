@@ -6,7 +6,7 @@ import json
 import sqlite3
 
 from once_fakes.arriving import arrive_within, contract_of
-from once_fakes.dialect import Act, Ask
+from once_fakes.dialect import Act, Ask, Tend, dialect_of
 from once_fakes.instructions import Instructions, Undecided
 from once_fakes.reply import Reply
 from once_fakes.settling import complete
@@ -23,9 +23,9 @@ Decided = tuple[tuple[str, str], ...]
 def deliver(ledger: Ledger, number: int, way: int = 0) -> Reply | None:
     """Let the number-th oldest request on its way (1 is the oldest) arrive now. Returns the answer, heard by nobody.
 
-    None: accepted work ended, or the request has waited for too long. way: which of the `ways` it goes. The arrival
-    belongs to no incarnation (BETWEEN_LIVES), and its time is what `Ledger.set_now` said last. Raises LookupError if
-    not so many requests are on their way, or it has no such way.
+    None: accepted work ended, or the request has waited for too long, or it only asked. way: which of the `ways` it
+    goes. The arrival belongs to no incarnation (BETWEEN_LIVES), and its time is what `Ledger.set_now` said last. Raises
+    LookupError if not so many requests are on their way, or it has no such way.
     """
     with ledger.transaction() as connection:
         possible = _ways(connection, number)
@@ -71,7 +71,9 @@ def _go(connection: sqlite3.Connection, number: int, decided: Decided) -> Reply 
         return None
     if held.expires_s is not None and held.expires_s <= now_within(connection):
         return None  # nobody delivers a request that has waited for too long
-    act = _act(connection, held)
+    act = _understood(connection, held)
+    if isinstance(act, Tend):
+        return dialect_of(contract).tend(contract, connection, held.provider, act)
     if isinstance(act, Reply):
         return act
     if isinstance(act, Ask):
@@ -79,7 +81,7 @@ def _go(connection: sqlite3.Connection, number: int, decided: Decided) -> Reply 
     return arrive_within(connection, held.provider, act, Instructions(asks=True, decided=dict(decided)), BETWEEN_LIVES)
 
 
-def _act(connection: sqlite3.Connection, held: Held) -> Act | Ask | Reply:
+def _understood(connection: sqlite3.Connection, held: Held) -> Act | Ask | Tend | Reply:
     request = held.request
     if "payload" in request:
         return Act(held.operation, json.loads(request["payload"]), request["key"])

@@ -163,8 +163,8 @@ def _on_lookup(contract: Contract) -> Iterator[tuple[str, str]]:
         return
     found = {
         "by_client_ref": f"effects can be listed, and found by id or by {contract.reference_field}",
-        "by_key": f"effects can be listed, and found by id or by {contract.key_header}",
-        "list_only": "effects can be listed, not found one by one",
+        "by_key": f"effects can be listed, and found by id or by {contract.key_field or contract.key_header}",
+        "list_only": "effects can be listed, not found by a reference of the client's",
     }[contract.lookup]
     lag_s = contract.visibility_lag_s
     yield "lookup", f"{found}; look-ups show them {f'once they are {span(lag_s)} old' if lag_s else 'at once'}"

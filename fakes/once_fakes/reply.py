@@ -13,8 +13,9 @@ class Reply:
     """A provider's answer.
 
     status: HTTP status; body: JSON value; outcome: executed, accepted, begun, failed, replayed or refused, of a
-    look-up found or not_found; arrival_id: the arrival in the ledger, None when the request asks only, or was turned
-    away before the contract looked at it. encoded: the body as the dialect writes it, None for JSON.
+    look-up found or not_found, of what is no effect tended; arrival_id: the arrival in the ledger, None when the
+    request asks or tends only, or was turned away before the contract looked at it. encoded: the body as the
+    dialect writes it, None for JSON.
     """
 
     status: int

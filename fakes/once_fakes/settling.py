@@ -41,7 +41,7 @@ def complete(connection: sqlite3.Connection, contract: Contract, number: int, st
             # The worker died with the request: nothing came of it, and nobody knows of it.
             forget_receipt(connection, effect.provider, receipt.key)
         else:
-            status, body = dialect.status(contract, shown), canonical_payload(dialect.document(contract, shown))
+            status, body = dialect.status(contract, shown), canonical_payload(dialect.answer(contract, shown))
             store_receipt(connection, replace(receipt, status=status, body=body))
     if contract.webhooks != "none":
         kind, body_of_event = dialect.event(contract, shown)

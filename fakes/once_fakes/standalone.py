@@ -19,6 +19,7 @@ from once_fakes.contracts import contract_named, contract_names
 from once_fakes.entrance import Entrance, listen
 from once_fakes.redirect import LOOPBACK, Place, variables
 from once_fakes.showing import as_json, contents, print_tables
+from once_fakes.table import markdown
 from pytest_once.ledger import Ledger
 
 _TOKEN = "once"
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "serve":
             return _serve(asked)
-        code = _show(asked) if asked.command == "show" else _list()
+        code = _show(asked) if asked.command == "show" else _list(asked)
         sys.stdout.flush()
         return code
     except _Refused as error:
@@ -78,11 +79,15 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print a ledger: arrivals, effects, receipts")
     show.add_argument("ledger", type=Path, metavar="FILE")
     show.add_argument("--json", action="store_true", help="all columns, as one JSON object")
-    commands.add_parser("list", help="list the contracts and presets")
+    listing = commands.add_parser("list", help="list the contracts and presets")
+    listing.add_argument("--markdown", action="store_true", help="as a table with every promise and its source")
     return parser
 
 
-def _list() -> int:
+def _list(asked: argparse.Namespace) -> int:
+    if asked.markdown:
+        sys.stdout.write(markdown())
+        return 0
     for name in contract_names():
         first = named(name).assumptions()[0].partition(": ")[2]
         print(f"{name}: {first}")

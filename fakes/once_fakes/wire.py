@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from once_fakes.arriving import Between, arrive
 from once_fakes.contract import Contract
-from once_fakes.dialect import ASKING_METHODS, Act, Ask, Request, dialect_of
+from once_fakes.dialect import ASKING_METHODS, Act, Ask, Request, Tend, dialect_of
 from once_fakes.instructions import Instructions, Undecided
 from once_fakes.looking import answer
 from once_fakes.reply import Refusal, Reply, turn_away
@@ -39,6 +39,9 @@ def handle_http(
         return understood
     if isinstance(understood, Ask):
         return answer(ledger, provider, understood, instructions.stale)
+    if isinstance(understood, Tend):
+        with ledger.transaction() as connection:
+            return dialect_of(contract).tend(contract, connection, provider, understood)
     try:
         if between is None:
             return arrive(ledger, provider, understood, instructions)
@@ -51,7 +54,7 @@ def handle_http(
 
 def understand(
     contract: Contract, method: str, path: str, headers: Mapping[str, str], body: bytes
-) -> Act | Ask | Reply:
+) -> Act | Ask | Tend | Reply:
     """What a request wants of its provider, or the reply that turns it away. headers: names in small letters."""
     dialect = dialect_of(contract)
     method = method.upper()

@@ -1,6 +1,6 @@
 """What the providers did: a SQLite file of arrivals, effects, receipts, requests on their way, what was told."""
 
-from pytest_once.ledger.account import account_of
+from pytest_once.ledger.account import account_of, region_of
 from pytest_once.ledger.file import Ledger
 from pytest_once.ledger.payload import canonical_payload
 from pytest_once.ledger.reading import LedgerReader, LedgerSnapshot
@@ -35,4 +35,5 @@ __all__ = [
     "Told",
     "account_of",
     "canonical_payload",
+    "region_of",
 ]

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pytest_once.ledger.account import ACCOUNT_HEADER, account_of
+from pytest_once.ledger.account import ACCOUNT_HEADER, REGION_HEADER, account_of, region_of
 from pytest_once.ledger.payload import canonical_payload
 from pytest_once.ledger.reading import UNPATCHED, LedgerReader
 from pytest_once.ledger.records import Effect
@@ -208,8 +208,9 @@ def _on_the_wire(request: Mapping[str, Any], key_header: str) -> tuple[str | Non
     kept = {
         name: value for name, value in headers.items() if name == key_header.lower() or not _SECRET_HEADER.search(name)
     }
-    if account := account_of(headers):
-        kept[ACCOUNT_HEADER] = account
+    for name, value in ((ACCOUNT_HEADER, account_of(headers)), (REGION_HEADER, region_of(headers))):
+        if value:
+            kept[name] = value
     encoded = base64.b64encode(body).decode("ascii")
     return (
         headers.get(key_header.lower()) or None,

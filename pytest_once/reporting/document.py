@@ -212,6 +212,7 @@ def _violation(violation: Violation, replay_prefix: str) -> Json:
 def _life(life: LifeStory) -> Json:
     return {
         "incarnation": life.number,
+        "between": not life.steps and life.ending.startswith("a request"),
         "after_s": life.after_s,
         "steps": [_step(step) for step in life.steps],
         "ending": life.ending,

@@ -23,6 +23,9 @@ CONVICTED = {
     "test_a_receipt_forgotten_too_soon_lets_an_old_attempt_act_again": "DUPLICATE",
     "test_a_key_for_every_attempt_refunds_twice": "DUPLICATE",
     "test_a_recovery_that_crashes_refunds_twice": "DUPLICATE",
+    "test_a_key_that_dies_with_the_process_refunds_twice": "DUPLICATE",
+    "test_a_mail_without_key_is_sent_twice": "DUPLICATE",
+    "test_acting_before_deleting_ships_twice": "DUPLICATE",
     "test_a_node_program_that_makes_its_key_when_it_sends": "DUPLICATE",
     "test_a_shell_script_without_a_key": "DUPLICATE",
 }
@@ -32,6 +35,8 @@ ACQUITTED: tuple[str, ...] = (
     "test_tenants_are_apart_and_a_key_cannot_change_its_arguments",
     "test_a_key_stored_with_the_task_refunds_once",
     "test_the_provider_can_also_answer_in_process",
+    "test_a_key_of_the_order_and_a_look_at_old_ones_refund_once",
+    "test_an_inbox_in_the_same_transaction_ships_once",
     "test_a_node_program_that_writes_its_key_down_first",
     "test_a_shell_script_whose_key_names_the_intent",
 )
@@ -45,6 +50,11 @@ def runs(test: str) -> bool:
 
 CONVICTED = {test: verdict for test, verdict in CONVICTED.items() if runs(test)}
 ACQUITTED = tuple(filter(runs, ACQUITTED))
+ESCALATED = (
+    "test_a_mail_with_its_own_key_is_sent_once",
+    "test_where_there_are_no_keys_a_person_is_asked",
+)
+PASSED = len(CONVICTED) + len(ACQUITTED) + len(ESCALATED)
 
 
 def pytest_run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,16 +72,17 @@ def pytest_run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def check_documented(output: str) -> None:
     acquittals, _, convictions = output.partition("convicted, as documented")
-    for name in ACQUITTED:
-        assert re.search(rf"EXACTLY_ONCE\s+examples/\S+::{name}\b", acquittals), name
+    for verdict, names in (("EXACTLY_ONCE", ACQUITTED), ("ESCALATED", ESCALATED)):
+        for name in names:
+            assert re.search(rf"{verdict}\s+examples/\S+::{name}\b", acquittals), name
     stories = re.split(r"\n_+ (?=examples/)", convictions)[1:]
     told = {}
     for story in stories:
         test = re.match(r"examples/\S+::(\w+)", story)
-        verdict = re.search(r"^([A-Z_]+)  ", story, re.MULTILINE)
+        said = re.search(r"^([A-Z_]+)  ", story, re.MULTILINE)
         assert test is not None
-        assert verdict is not None
-        told[test[1]] = verdict[1]
+        assert said is not None
+        told[test[1]] = said[1]
         for part in ("broken on purpose: ", "incarnation 1", "confirmed", "replay: pytest ", "explored: exhausted"):
             assert part in story, (test[1], part)
     assert told == CONVICTED
@@ -84,7 +95,7 @@ def test_the_examples_are_convicted_and_acquitted_as_documented(profile: str) ->
     ended = pytest_run(f"--once-chaos={profile}", "examples")
     assert ended.returncode == 0, ended.stdout
     assert f"{len(CONVICTED)} convicted, as documented" in ended.stdout
-    assert f"{len(CONVICTED) + len(ACQUITTED)} passed" in ended.stdout
+    assert f"{PASSED} passed" in ended.stdout
     check_documented(ended.stdout)
 
 
@@ -93,7 +104,7 @@ def test_the_examples_pass_plainly() -> None:
     """Without --once-chaos nothing crashes, and what is broken looks right."""
     ended = pytest_run("examples")
     assert ended.returncode == 0, ended.stdout
-    assert f"{len(CONVICTED) + len(ACQUITTED)} passed" in ended.stdout
+    assert f"{PASSED} passed" in ended.stdout
     assert "convicted" not in ended.stdout
 
 

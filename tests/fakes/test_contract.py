@@ -120,7 +120,7 @@ def test_contracts_are_found_by_name() -> None:
         (Contract(name="l", lookup="by_key"), "found by id or by Idempotency-Key"),
         (
             Contract(name="l", lookup="list_only", visibility_lag_s=90),
-            "can be listed, not found one by one; look-ups show them once they are 90 s old",
+            "can be listed, not found by a reference of the client's; look-ups show them once they are 90 s old",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from once_fakes.contract import Contract
-from once_fakes.dialect import Act, Ask, Dialect, Request
+from once_fakes.dialect import Act, Ask, Dialect, Request, Tend
 from once_fakes.presets.documents import json_request
 from once_fakes.reply import Refusal, Reply
 
@@ -41,7 +41,7 @@ class IetfDraft(Dialect):
     source = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html"
     not_modelled = "resources that do not require the key, the header Link"
 
-    def understand(self, contract: Contract, request: Request) -> Act | Ask | Refusal:
+    def understand(self, contract: Contract, request: Request) -> Act | Ask | Tend | Refusal:
         understood = super().understand(contract, request)
         return replace(understood, key=_key(understood.key)) if isinstance(understood, Act) else understood
 
