@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from pytest_once.graph import Found, Graph
 from pytest_once.impossible import diagnose
 from pytest_once.incarnation import ForkUnavailable
 from pytest_once.judgement import Finding
-from pytest_once.life import Life, Sight
+from pytest_once.life import Life, OutOfTime, Sight
 from pytest_once.premises import Premises
 from pytest_once.recording import FrontEnd, Recorder, Recording
 from pytest_once.replaying import Misfit, Replayed, replay
@@ -35,12 +36,18 @@ from pytest_once.world import PictureShelf
 CONFIRMED_VARIANTS = 12
 """How many schedules that differ only in the boundaries hit are replayed and listed for one verdict and key."""
 
+FOUND_AGAIN = (
+    "the schedules of the last run: a failure was found again, so nothing else was searched; --once-database=off "
+    "searches anew"
+)
+
 
 @dataclass(slots=True)
 class Exploration:
     """One test under exploration.
 
-    tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones.
+    tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones. known:
+    schedules that may still fail; if one does, nothing else is searched.
     """
 
     name: str
@@ -51,9 +58,11 @@ class Exploration:
     tracked: Sequence[Path] = ()
     seams: Sequence[Seam] = ()
     listener: Listener = silent
+    known: Sequence[Schedule] = ()
     skipped: str | None = None
     _needs_time: bool = False
     _recorder: Recorder | None = None
+    _recording: Recording | None = None
 
     def run(self) -> Report:
         """Explore to closure or to a limit."""
@@ -63,6 +72,13 @@ class Exploration:
         """Repeat one schedule from nothing, with real SIGKILL."""
         return self._reported(lambda: self._replay(schedule))
 
+    def rewind(self, schedule: Schedule) -> None:
+        """After a report: leave the world as this schedule leaves it. Raises Misfit."""
+        recording = self._recording
+        assert recording is not None
+        replay(recording.stage, recording.evidence, self.expectations, recording.root, schedule)
+        recording.stage.settle()
+
     def _reported(self, answer: Callable[[], Report]) -> Report:
         gc.freeze()  # children share these pages; a collection in one of them would copy them all
         try:
@@ -70,6 +86,12 @@ class Exploration:
         except Unexplorable as failure:
             self.skipped = failure.skipped
             return self._no_answer(failure.verdict, str(failure), failure.traceback)
+        except OutOfTime:
+            return self._no_answer(
+                Verdict.INCONCLUSIVE,
+                f"deadline={self.limits.deadline_s:g}s passed before the fault-free run had been recorded (it is run "
+                "several times). Raise it (--once-deadline, deadline= of the marker), or make the test quicker",
+            )
         except (ScenarioError, StoreError, Misfit, ForkUnavailable) as failure:
             return self._no_answer(Verdict.INCONCLUSIVE, str(failure))
         finally:
@@ -77,7 +99,7 @@ class Exploration:
             if self._recorder is not None:
                 self._recorder.settle()
 
-    def _record(self) -> Recording:
+    def _record(self, until: float = math.inf) -> Recording:
         self._recorder = Recorder(
             self.premises,
             self.front,
@@ -86,8 +108,10 @@ class Exploration:
             self.tracked,
             self.seams,
             file_times=self._recorder is not None and self._recorder.file_times,
+            until=until,
         )
-        return self._recorder.record()
+        self._recording = self._recorder.record()
+        return self._recording
 
     def _no_answer(self, verdict: Verdict, problem: str, trace: str = "") -> Report:
         self.premises.learn_secrets()
@@ -106,7 +130,7 @@ class Exploration:
 
     def _explore(self) -> Report:
         deadline = time.monotonic() + self.limits.deadline_s
-        recording = self._record()
+        recording = self._record(until=deadline)
         evidence, recorded = recording.evidence, recording.first
         self.listener(Recorded(recorded.boundaries))
         explorer = Explorer(
@@ -120,12 +144,18 @@ class Exploration:
             self.listener,
             deadline,
         )
-        graph = explorer.run()
+        again = self._found_again(recording)
+        if again:
+            graph = explorer.graph
+            graph.bound = FOUND_AGAIN
+        else:
+            graph = explorer.run()
+        recording.stage.until = math.inf  # what was found is confirmed all the same
         if self._recorder is not None and self._recorder.file_times and not evidence.naming.file_times:
             # Only a later life reads them; states that differ in nothing else were taken for one.
             recording.stage.put(recording.root.picture)
             return self._explore()
-        violations = self._confirm(recording, graph)
+        violations = again or self._confirm(recording, graph)
         if violations:
             verdict = min((violation.verdict for violation in violations), key=SEVERITY.index)
         elif graph.bound or graph.time_matters:
@@ -157,7 +187,7 @@ class Exploration:
             violations=violations,
             impossible=self._impossible(evidence, graph, verdict),
             boundaries=recorded.boundaries,
-            matrix=matrix.rows(graph, recorded, needs_time=self._needs_time),
+            matrix=() if again else matrix.rows(graph, recorded, needs_time=self._needs_time),
             assumptions=self._assumptions(evidence, recorded, explorer),
             output=self.premises.printed(),
             escalation_allowed=bool(self.expectations.blocked),
@@ -171,6 +201,21 @@ class Exploration:
         if verdict not in (Verdict.DUPLICATE, Verdict.OMISSION, Verdict.STUCK, Verdict.ESCALATED):
             return ""
         return str(diagnose(graph, evidence.oracle, evidence.forgetful, evidence.answering) or "")
+
+    def _found_again(self, recording: Recording) -> tuple[Violation, ...]:
+        """What the known schedules still show."""
+        found: dict[Any, Violation] = {}
+        for schedule in self.known:
+            try:
+                seen = replay(recording.stage, recording.evidence, self.expectations, recording.root, schedule)
+            except Misfit:
+                continue
+            except OutOfTime:
+                break
+            for finding in seen.findings[:1]:
+                if finding.verdict is not Verdict.INCONCLUSIVE:
+                    found.setdefault(finding.subject, _violation(finding, schedule, seen, recording.evidence))
+        return _worst_first(found.values())
 
     def _confirm(self, recording: Recording, graph: Graph) -> tuple[Violation, ...]:
         """Replay what was found with real SIGKILL: the shortest for each verdict and key, then its variants."""
@@ -202,7 +247,7 @@ class Exploration:
                     variants_unlisted=len(group) - len(confirmed or replayed[:1]),
                 )
             )
-        return tuple(sorted(violations, key=lambda violation: SEVERITY.index(violation.verdict)))
+        return _worst_first(violations)
 
     def _confirmed(self, recording: Recording, finding: Finding, schedule: Schedule) -> Violation | None:
         """The violation, confirmed or not; None if it only takes time for it to come right."""
@@ -290,6 +335,10 @@ def _length(schedule: Schedule) -> tuple[int, int, int, int]:
     """Shortest story first; of equally long ones, that with the fewest soft faults, and those that pass."""
     lasting = sum(fault.lasting for life in schedule.lives for fault in life.faults)
     return schedule.crashes + schedule.soft_faults, schedule.soft_faults, len(schedule.lives), lasting
+
+
+def _worst_first(violations: Iterable[Violation]) -> tuple[Violation, ...]:
+    return tuple(sorted(violations, key=lambda violation: SEVERITY.index(violation.verdict)))
 
 
 def _end(life: Life) -> Sight:

@@ -35,7 +35,7 @@ from pytest_once.faults import (
 from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
 from pytest_once.judgement import Finding, judge_afterwards, judge_attempts, judge_end, judge_moment
-from pytest_once.life import Birth, Decision, Life, Looped, Sight, Stage, let_live
+from pytest_once.life import Birth, Decision, Life, Looped, OutOfTime, Sight, Stage, let_live
 from pytest_once.perturbation import ignored_yet_decisive, outcome_differs, perturbed
 from pytest_once.scenario import Expectations, Limits
 from pytest_once.trouble import (
@@ -103,7 +103,12 @@ class Explorer:
                 self.graph.covered = min(node.cost[0], self.graph.covered or node.cost[0])
                 break
             node.expanded = True
-            self._expand(node)
+            try:
+                self._expand(node)
+            except OutOfTime:
+                node.expanded = False  # not to the end
+                heapq.heappush(self._waiting, (*node.cost, number))
+                continue  # the limit is told, with what is left
             self.listener(
                 Progress(len(self.graph.nodes), self.stage.lives, self.graph.crash_points, len(self._waiting))
             )

@@ -24,10 +24,15 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_once import boundaries
+from pytest_once import boundaries, measured
 from pytest_once.boundaries import Announcer, Boundary, Order
 from pytest_once.descent import descendants
-from pytest_once.site import NOWHERE, Site, is_own_file, is_user_code
+from pytest_once.site import NOWHERE, Site, call_site, is_own_file, is_user_code
+
+try:
+    from posix import _exit  # os._exit may be patched: coverage.py can have it write a file in every child
+except ImportError:
+    from os import _exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Ended:
     claim: "done", "failed", "unknown", "in_progress", or "none" (it raised, which claims nothing).
     claimed: the claim was made with once.claim, not by how the body ended. error: class and message of what was
     raised, or "". site: where it was raised. details: the traceback, for a person. skipped: the reason, when the
-    test skipped itself. modules: what the life imported.
+    test skipped itself. modules: what the life imported. ran: what it ran, if coverage is measured.
     """
 
     claim: str
@@ -67,6 +72,7 @@ class Ended:
     skipped: str | None = None
     modules: tuple[str, ...] = ()
     incarnation_was_read: bool = False
+    ran: measured.Ran | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ class Channel:
     def misuse(self, code: str, message: str, site: Site) -> NoReturn:
         """Report what cannot be explored. The parent ends this process."""
         self._exchange(Misuse(code, message, site))
-        os._exit(1)
+        _exit(1)
 
     def end(self, ended: Ended) -> None:
         """Say that the body has ended, and wait until that was heard."""
@@ -149,7 +155,7 @@ class Channel:
                 self._connection.send(message)
                 return self._connection.recv()
         except (EOFError, ConnectionError):
-            os._exit(1)  # the parent is gone; nobody needs this life any more
+            _exit(1)  # the parent is gone; nobody needs this life any more
 
 
 Body = Callable[[Channel], Ended]
@@ -305,18 +311,35 @@ def _live(body: Body, connection: Connection, output: Path, stack_file: Path) ->
         faulthandler.register(signal.SIGUSR1, stack_file.open("w", encoding="utf-8"), all_threads=True)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         channel = Channel(connection)
+        _refuse_debuggers(channel)
         boundaries.connect(Announcer(channel.ask))
         ended = body(channel)
         _leave_no_work(channel)
         boundaries.connect(None)
         _flush_output()
-        channel.end(ended)
+        channel.end(replace(ended, ran=measured.ran()))
         code = 0
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
     finally:
-        os._exit(code)
+        _exit(code)
+
+
+def _refuse_debuggers(channel: Channel) -> None:
+    """Nobody could answer one: the terminal belongs to the parent."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        channel.misuse(
+            "breakpoint",
+            "breakpoint() is reached in an incarnation, which has no terminal. Run the test once in this process "
+            "(--once-isolation=none, or without --once-chaos); or let --pdb open a debugger in the last life of a "
+            "failure, without any breakpoint()",
+            call_site(),
+        )
+
+    if os.environ.get("PYTHONBREAKPOINT") != "0":
+        sys.breakpointhook = refuse
 
 
 def _leave_no_work(channel: Channel) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import linecache
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from pytest_once.canonical import Naming, masked_text
 from pytest_once.clock import WINDOW_S
 from pytest_once.faults import OPTION, Delivery
 from pytest_once.incarnation import At, Channel, Died, Ended, Hung, Incarnation, Misuse, Request
+from pytest_once.measured import Told
 from pytest_once.world import Picture, World
 
 
@@ -107,6 +110,10 @@ class Decision:
     deliver: tuple[Delivery, ...] = ()
 
 
+class OutOfTime(Exception):
+    """The deadline has passed in the middle of a life, which was killed."""
+
+
 Director = Callable[[int, Boundary], Decision]
 
 
@@ -121,7 +128,7 @@ class Stage:
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
     deliver(delivery, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
-    values are volatile, by their bytes.
+    values are volatile, by their bytes. until: monotonic instant after which nobody lives any more.
     """
 
     body: Body
@@ -132,8 +139,10 @@ class Stage:
     services: Mapping[str, Callable[[Any], Any]]
     deliver: Callable[[Delivery, float], None]
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
+    until: float = math.inf
     lives: int = 0
     modules: frozenset[str] = frozenset()
+    _measured: Told = field(default_factory=Told)
     _leaving: Incarnation | None = None
 
     def put(self, picture: Picture) -> None:
@@ -159,7 +168,7 @@ class Stage:
         """Live once on the world as it is now. A child that ended by itself may still be leaving; see `settle`.
 
         kill_at_end: SIGKILL it after its last boundary, before anybody hears that it has finished. max_boundaries:
-        another limit than the stage's.
+        another limit than the stage's. Raises OutOfTime.
         """
         self.settle()
         self.lives += 1
@@ -185,6 +194,8 @@ class Stage:
         occurrences: dict[tuple[str, str, str], int] = {}
         while True:
             message = child.listen()
+            if time.monotonic() > self.until:
+                raise OutOfTime
             if isinstance(message, Request):
                 child.answer(self._serve(message))
                 continue
@@ -215,6 +226,7 @@ class Stage:
         life.ending = message
         if isinstance(message, Ended):
             self.modules |= frozenset(message.modules)
+            self._measured.add(message.ran)
             life.last = Sight(self.world.take(message.now_s), message.now_s, tokens | frozenset(message.minted))
         return life
 

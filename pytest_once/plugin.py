@@ -8,6 +8,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +39,8 @@ _HELP = {
     "selfcheck": "explore control mutants, code that is known to be wrong, and fail unless each is convicted; runs no "
     "tests",
     "report": "write a report when the run ends: .html, .json, .xml (JUnit) or .txt by ending; may be repeated",
+    "database": "directory that keeps failing schedules, which are tried first in the next run (default: in pytest's "
+    "cache); off: keep none",
     "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
     "nothing, so no marked test passes",
     "inventory": "fail, beside what the tests say, if a tool in MODULE:TOOLS declares no level of side effects or "
@@ -47,11 +51,11 @@ _HELP = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("once", "exactly-once exploration")
     group.addoption("--once-chaos", nargs="?", const="standard", default=None, metavar="PROFILE", help=_HELP["chaos"])
-    for name in ("replay", "max-states", "deadline", "timeout", "isolation", "inventory"):
+    for name in ("replay", "max-states", "deadline", "timeout", "isolation", "database", "inventory"):
         group.addoption(f"--once-{name}", default=None, metavar=name.upper(), help=_HELP[name])
     group.addoption("--once-report", action="append", default=[], metavar="PATH", help=_HELP["report"])
     group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
-    for name in ("chaos", "max-states", "deadline", "timeout", "isolation", "inventory"):
+    for name in ("chaos", "max-states", "deadline", "timeout", "isolation", "database", "inventory"):
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
     parser.addini("once_report", _HELP["report"], type="args", default=[])
     hidden = "payload fields that no report may show, by name or dotted path: password card.number"
@@ -260,6 +264,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _expectations(item)
     if not _explores(item.config) or _option(item.config, "isolation") == "none":
         return
+    if item.config.getoption("trace"):
+        pytest.fail(
+            "INCONCLUSIVE  --trace has nobody to trace: the test runs in incarnations, of which none has a terminal. "
+            "Add --once-isolation=none to run it once, in this process",
+            pytrace=False,
+        )
     if not isinstance(item, pytest.Function):
         pytest.fail(f"{item.nodeid} is no test function; {MARKER} cannot explore it", pytrace=False)
     item.stash[_taken_over] = True
@@ -313,6 +323,7 @@ def _explore(item: pytest.Function) -> None:
     import shlex
     import unittest
 
+    from pytest_once.database import Failures, terms
     from pytest_once.exploration import Exploration
     from pytest_once.faults import Schedule
     from pytest_once.recording import FrontEnd
@@ -334,8 +345,14 @@ def _explore(item: pytest.Function) -> None:
         seams=[seam for seams in item.ihook.pytest_once_boundaries() for seam in seams],
     )
     replayed = _option(item.config, "replay")
-    with progress(item.config) as exploration.listener:
-        report = exploration.run() if replayed is None else exploration.replay(Schedule.parse(replayed))
+    failures = Failures(_database(item.config), item.nodeid, terms(expectations, limits))
+    with _stopped_by_nobody(limits), progress(item.config) as exploration.listener:
+        if replayed is None:
+            exploration.known = failures.fetch()
+            report = exploration.run()
+            failures.learn(report)
+        else:
+            report = exploration.replay(Schedule.parse(replayed))
     if exploration.skipped is not None:
         raise pytest.skip.Exception(exploration.skipped, _use_item_location=True)
     command = f"pytest {shlex.quote(_as_argument(item))} --once-replay="
@@ -346,7 +363,44 @@ def _explore(item: pytest.Function) -> None:
         item.stash[_headline] = terminal.headline(report)
         if report.output.strip():
             item.add_report_section("call", "output of the last incarnation", report.output)
+        if item.config.getoption("usepdb"):
+            from pytest_once.debugging import open_debugger
+
+            violation = report.violations[0] if report.violations else None
+            open_debugger(item, violation, text, exploration.rewind, lambda: _live_here(item))
         pytest.fail(text, pytrace=False)
+
+
+@contextmanager
+def _stopped_by_nobody(limits: Limits) -> Iterator[None]:
+    """The test's code runs in children; a failure raised here comes from a plugin that limits the time of a test."""
+    try:
+        yield
+    except pytest.fail.Exception as stop:
+        reason = str(stop).rstrip(". ")
+    else:
+        return
+    raise pytest.fail.Exception(
+        f"INCONCLUSIVE  {reason}. That stopped the exploration, which runs the test many times; its incarnations are "
+        "gone. Give this test more time (@pytest.mark.timeout), or let the exploration end before that and tell what "
+        f"it has found: deadline= of the marker or --once-deadline, now {limits.deadline_s:g}s. An incarnation that "
+        f"hangs is noticed when it was silent for --once-timeout, now {limits.life_timeout_s:g}s",
+        pytrace=False,
+    ) from None
+
+
+def _database(config: pytest.Config) -> Path | None:
+    """The directory that keeps failing schedules, or None."""
+    value, written = _given(config, "database")
+    if value == "off":
+        return None
+    if value is not None:
+        ini = config.inipath if written.startswith("once_") else None
+        return (ini.parent if ini is not None else config.invocation_params.dir) / value
+    try:
+        return config.cache.mkdir("once") if getattr(config, "cache", None) is not None else None
+    except OSError:
+        return None
 
 
 def _in_one_line(item: pytest.Function, excinfo: pytest.ExceptionInfo[BaseException]) -> object:
@@ -383,6 +437,15 @@ def _live(item: pytest.Function) -> None:
     _collecting(errors, item.teardown)
     if errors:
         raise errors[0]
+
+
+def _live_here(item: pytest.Function) -> None:
+    """One life in this process, after which nothing more will be explored."""
+    shown = item.repr_failure
+    try:
+        _live(item)
+    finally:
+        item.repr_failure = shown  # type: ignore[method-assign]
 
 
 def _collecting(errors: list[BaseException], step: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +75,7 @@ class Recorder:
 
     tracked: directories of the world besides once.path. seams: third parties', besides the built-in ones.
     allowed: targets outside the world that lives have touched because the test allows it; it grows for as long as
-    there are lives. file_times: whether some life has read when a file was modified.
+    there are lives. file_times: whether some life has read when a file was modified. until: as of a Stage.
     """
 
     premises: Premises
@@ -85,6 +86,7 @@ class Recorder:
     seams: Sequence[Seam] = ()
     allowed: set[str] = field(default_factory=set)
     file_times: bool = False
+    until: float = math.inf
     _stage: Stage = field(init=False)
     _prepared: Prepared = field(init=False)
     _root: Sight = field(init=False)
@@ -101,6 +103,7 @@ class Recorder:
             output=premises.output,
             life_timeout_s=self.limits.life_timeout_s,
             max_boundaries=self.limits.max_boundaries,
+            until=self.until,
             deliver=premises.deliver,
             services={
                 "server": lambda asked: premises.ask_server(*asked),

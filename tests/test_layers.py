@@ -15,7 +15,7 @@ PACKAGE = ROOT / "pytest_once"
 FAKES = ROOT / "fakes" / "once_fakes"
 
 ADAPTERS = {
-    "pytest": {"pytest_once.plugin", "pytest_once.session"},
+    "pytest": {"pytest_once.debugging", "pytest_once.plugin", "pytest_once.session"},
     "_pytest": set[str](),
     "pluggy": {"pytest_once.hookspecs"},
     "h11": {"pytest_once.boundaries.program"},

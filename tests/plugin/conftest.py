@@ -26,6 +26,9 @@ INSTALLED = any(point.name == "once" for point in importlib.metadata.entry_point
 
 LOADED = () if INSTALLED else ("-p", "pytest_once.plugin")
 
+_ABSENT = ("-p", "no:cacheprovider", "-p", "no:randomly")
+"""Plugins that would carry something from run to run, or reorder the suites. A test of one asks for it: -p randomly."""
+
 
 @dataclass
 class Lab:
@@ -48,14 +51,14 @@ class Lab:
     def run(self, *args: str) -> pytest.RunResult:
         """pytest in this process."""
         linecache.checkcache()  # a later run may have another file of the same name
-        return self.pytester.runpytest_inprocess(*LOADED, "-p", "no:cacheprovider", "-W", "default", *args)
+        return self.pytester.runpytest_inprocess(*LOADED, *_ABSENT, "-W", "default", *args)
 
     def explore(self, *args: str) -> pytest.RunResult:
         """pytest --once-chaos=crash in this process: soft faults take longer and are rarely the point here."""
         return self.run("--once-chaos=crash", *args)
 
     def command(self, *args: str) -> list[str]:
-        return [sys.executable, "-m", "pytest", *LOADED, "-p", "no:cacheprovider", *args]
+        return [sys.executable, "-m", "pytest", *LOADED, *_ABSENT, *args]
 
     def environment(self, **changes: str) -> dict[str, str]:
         paths = [str(ROOT), str(ROOT / "fakes"), os.environ.get("PYTHONPATH", "")]
