@@ -121,7 +121,7 @@ class Stage:
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
     deliver(delivery, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
-    values are volatile, by their bytes.
+    values are volatile, by their bytes. now_s: virtual time at the boundary where a child stands and waits.
     """
 
     body: Body
@@ -133,6 +133,7 @@ class Stage:
     deliver: Callable[[Delivery, float], None]
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
     lives: int = 0
+    now_s: float = 0.0
     modules: frozenset[str] = frozenset()
     _leaving: Incarnation | None = None
 
@@ -193,6 +194,7 @@ class Stage:
             tokens |= frozenset(message.minted)
             boundary = _plain(message.boundary, tokens, occurrences)
             linecache.getlines(boundary.site.file)  # or each child would read the file anew
+            self.now_s = message.now_s
             decision = direct(len(life.passages), boundary)
             undelivered = None
             if decision.deliver:
