@@ -198,12 +198,12 @@ class Course:
         self._sight = replace(self._sight, now_s=self._sight.now_s + seconds)
 
     def receipts_live_s(self) -> float:
-        """How long it takes until every provider may have forgotten; 0 if none ever forgets, or has been asked."""
+        """How long it takes until every provider may have forgotten; 0 if none ever forgets, or none was asked."""
         if not self._evidence.keys_sent(self._sight):
             return 0.0
-        return max(
-            (_longest_s(json.loads(one.contract)) for one in self._premises.once.ledger.providers()), default=0.0
-        )
+        declared = self._premises.once.ledger.providers()
+        longest_s = max((_longest_s(json.loads(one.contract)) for one in declared), default=0.0)
+        return longest_s + 1.0 if longest_s else 0.0
 
     def on_their_way(self) -> list[Delivery]:
         """What may arrive now."""

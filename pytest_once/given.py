@@ -21,7 +21,7 @@ from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.errors import DidNotReproduce, UnsatisfiedAssumption
+from hypothesis.errors import DidNotReproduce, InvalidArgument, UnsatisfiedAssumption
 from hypothesis.strategies import DataObject
 
 from pytest_once.checks import SEVERITY, Verdict
@@ -253,7 +253,9 @@ def replay_example(test: Any, fixtures: Mapping[str, object], replay: Explore, l
             test(**fixtures)
         except NotOnce as failure:
             return Outcome(failure.report, tuple(getattr(failure, "__notes__", ())), blob)
-        except DidNotReproduce as misfit:
+        except (DidNotReproduce, InvalidArgument) as misfit:
+            if not blob:
+                raise
             if not examples.reports:
                 return Outcome(_no_answer(limits, f"--once-example does not fit this test any more: {misfit}"))
         except unittest.SkipTest:

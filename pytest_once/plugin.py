@@ -468,10 +468,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _each_example_plainly(item: pytest.Function) -> Generator[None, object, object]:
     from pytest_once import given
+    from pytest_once.reporting import terminal
 
     beginning = given.Beginning(item.stash[_premises], getattr(item, "funcargs", {}).get("tmp_path"))
     with given.each_plainly(item.obj, beginning.restore, lambda: _count_plainly(item)):
-        return (yield)
+        try:
+            return (yield)
+        except pytest.fail.Exception as failure:
+            said = terminal.example(getattr(failure, "__notes__", ()))
+            if failure.pytrace or not said:
+                raise
+            text = "\n".join((str(failure.msg), *said))
+    pytest.fail(text, pytrace=False)
 
 
 def _count_plainly(item: pytest.Item) -> None:

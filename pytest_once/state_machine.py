@@ -31,9 +31,9 @@ from pytest_once.premises import ProviderServer
 from pytest_once.report import Report
 from pytest_once.scenario import seconds
 
-EXAMPLES = 30
+EXAMPLES = 40
 """Sequences of steps to play, unless the test says otherwise; a life takes about 20 ms."""
-STEPS = 8
+STEPS = 10
 """Steps in a sequence at most, unless the test says otherwise."""
 
 inherited.watch()
@@ -135,7 +135,7 @@ class OnceStateMachine(RuleBasedStateMachine):
     more, each must complete.
     """
 
-    intents: ClassVar[st.SearchStrategy[str]] = st.just("intent_1")
+    intents: ClassVar[st.SearchStrategy[str]] = st.sampled_from(["intent_1", "intent_2", "intent_3"])
     payloads: ClassVar[st.SearchStrategy[Any]] = st.none()
     marker: ClassVar[Mapping[str, Any]] = {}
     faults: ClassVar[tuple[str, ...]] = STANDARD_FAULTS
@@ -147,10 +147,10 @@ class OnceStateMachine(RuleBasedStateMachine):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         # A rule that is there only to be refused makes sequences that Hypothesis can hardly shorten.
-        if cls.faults:
-            cls.lose = rule(intent=_SUBMITTED, fault=_of("_possible_faults"), at=_CALL)(_lose)
-        if cls.workers > 1:
-            cls.second_worker = rule(intent=_SUBMITTED, at=_AT)(_second_worker)
+        if "lose" not in vars(cls):
+            cls.lose = cls.faults and rule(intent=_SUBMITTED, fault=_of("_possible_faults"), at=_CALL)(_lose)
+        if "second_worker" not in vars(cls):
+            cls.second_worker = cls.workers > 1 and rule(intent=_SUBMITTED, at=_AT)(_second_worker)
 
     lose: ClassVar[Any]
     second_worker: ClassVar[Any]
