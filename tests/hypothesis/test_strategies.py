@@ -72,7 +72,7 @@ def test_an_unknown_group_is_refused() -> None:
         faults("lates")
 
 
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=200, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(payloads())
 def test_payloads_survive_json_and_stay_canonically_the_same(payload: dict[str, object]) -> None:
     """A provider reads what was written; a payload that changed on the way would look like another intent."""
