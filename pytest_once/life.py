@@ -128,7 +128,8 @@ class Stage:
 
     services: name of a child's Request -> what answers it. output: file that receives what children print.
     deliver(delivery, now_s): lets a request on its way arrive. state_of: tells states apart; until it is known which
-    values are volatile, by their bytes. until: monotonic instant after which nobody lives any more.
+    values are volatile, by their bytes. until: monotonic instant after which nobody lives any more. now_s: virtual
+    time at the boundary where a child stands and waits.
     """
 
     body: Body
@@ -141,6 +142,7 @@ class Stage:
     state_of: Callable[[Sight], str] = lambda sight: sight.picture.key
     until: float = math.inf
     lives: int = 0
+    now_s: float = 0.0
     modules: frozenset[str] = frozenset()
     _measured: Told = field(default_factory=Told)
     _leaving: Incarnation | None = None
@@ -204,6 +206,7 @@ class Stage:
             tokens |= frozenset(message.minted)
             boundary = _plain(message.boundary, tokens, occurrences)
             linecache.getlines(boundary.site.file)  # or each child would read the file anew
+            self.now_s = message.now_s
             decision = direct(len(life.passages), boundary)
             undelivered = None
             if decision.deliver:

@@ -376,6 +376,10 @@ class Once:
         self._claim = None
         self._ask_server = lambda *asked: channel.request("server", asked)
 
+    def forget_providers(self) -> None:
+        """Providers are declared anew: the ledger is another one."""
+        self._providers.clear()
+
     def keeps_time(self, provider: str) -> bool:
         """Whether a provider's contract depends on the time."""
         known = self._providers.get(provider)

@@ -7,16 +7,19 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_once.exploration import Exploration
+    from pytest_once.given import Outcome
     from pytest_once.once import Once
     from pytest_once.premises import Premises, ProviderServer
+    from pytest_once.report import Report
     from pytest_once.scenario import Expectations, Limits
     from pytest_once.stores import Store
 
@@ -33,6 +36,7 @@ _HELP = {
     "chaos": "crash, restart and fault every test marked once_effect until no new state appears; "
     "profile: crash, standard (default) or deep",
     "replay": "repeat one schedule, by the id a report printed, and tell its story",
+    "example": "with --once-replay, for a test that Hypothesis draws examples for: the example, as a report printed it",
     "max-states": "states to explore at most, per test (default 5000)",
     "deadline": "time to explore at most, per test: 90s, 5m (default 5m)",
     "timeout": "how long an incarnation may be silent before it is killed: 2s, 1m (default 10s)",
@@ -51,7 +55,7 @@ _HELP = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("once", "exactly-once exploration")
     group.addoption("--once-chaos", nargs="?", const="standard", default=None, metavar="PROFILE", help=_HELP["chaos"])
-    for name in ("replay", "max-states", "deadline", "timeout", "isolation", "database", "inventory"):
+    for name in ("replay", "example", "max-states", "deadline", "timeout", "isolation", "database", "inventory"):
         group.addoption(f"--once-{name}", default=None, metavar=name.upper(), help=_HELP[name])
     group.addoption("--once-report", action="append", default=[], metavar="PATH", help=_HELP["report"])
     group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
@@ -144,7 +148,7 @@ def _given(config: pytest.Config, name: str) -> tuple[str | None, str]:
     if value is not None:
         return str(value), f"--once-{name}={value}"
     ini = f"once_{name.replace('-', '_')}"
-    value = config.getini(ini) if name != "replay" else None
+    value = config.getini(ini) if name not in ("replay", "example") else None
     return (str(value), f"{ini} = {value}") if value else (None, "")
 
 
@@ -262,7 +266,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytrace=False,
         )
     _expectations(item)
-    if not _explores(item.config) or _option(item.config, "isolation") == "none":
+    explores = _explores(item.config) and _option(item.config, "isolation") != "none"
+    if _draws_examples(item):
+        from pytest_once import given
+
+        problem = given.prepare(item.obj, explored=explores, shared=() if explores else _shared_fixtures(item))
+        if problem:
+            pytest.fail(f"{item.nodeid}: {problem}", pytrace=False)
+    if not explores:
         return
     if item.config.getoption("trace"):
         pytest.fail(
@@ -277,6 +288,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.runtest = _explore.__get__(item)  # type: ignore[method-assign]
     item.repr_failure = _in_one_line.__get__(item)  # type: ignore[method-assign]
     item.teardown = _nothing_to_tear_down  # type: ignore[method-assign]
+
+
+def _draws_examples(item: pytest.Item) -> TypeGuard[pytest.Function]:
+    """Whether it is a `@given` test (the test case of a state machine has no inner test)."""
+    test = getattr(item, "obj", None)
+    return bool(getattr(test, "is_hypothesis_test", False)) and hasattr(test, "hypothesis")
+
+
+def _shared_fixtures(item: pytest.Function) -> list[str]:
+    """Arguments from function-scoped fixtures that a plain run does not renew for each example."""
+    defined = {
+        name: item.session._fixturemanager.getfixturedefs(name, item)
+        for name in item._fixtureinfo.argnames
+        if name not in ("once", "tmp_path")
+    }
+    return [name for name, found in defined.items() if found and found[-1].scope == "function"]
 
 
 def _nothing_to_tear_down() -> None:
@@ -321,49 +348,31 @@ def _setup_in_parent(item: pytest.Function) -> None:
 def _explore(item: pytest.Function) -> None:
     """Stands in for runtest: the body runs in children, again and again."""
     import shlex
-    import unittest
 
-    from pytest_once.database import Failures, terms
-    from pytest_once.exploration import Exploration
-    from pytest_once.faults import Schedule
-    from pytest_once.recording import FrontEnd
     from pytest_once.reporting import document, terminal
-    from pytest_once.session import note, progress
+    from pytest_once.session import note
 
-    expectations, limits = _expectations(item)
-    exploration = Exploration(
-        name=item.nodeid,
-        premises=item.stash[_premises],
-        front=FrontEnd(
-            act=lambda _: _live(item),
-            skips=(pytest.skip.Exception, unittest.SkipTest),
-            explain=lambda error: str(type(item).repr_failure(item, pytest.ExceptionInfo.from_exception(error))),
-        ),
-        expectations=expectations,
-        limits=limits,
-        tracked=(item._request.getfixturevalue("tmp_path"),),
-        seams=[seam for seams in item.ihook.pytest_once_boundaries() for seam in seams],
-    )
-    replayed = _option(item.config, "replay")
-    failures = Failures(_database(item.config), item.nodeid, terms(expectations, limits))
-    with _stopped_by_nobody(limits), progress(item.config) as exploration.listener:
-        if replayed is None:
-            exploration.known = failures.fetch()
-            report = exploration.run()
-            failures.learn(report)
-        else:
-            report = exploration.replay(Schedule.parse(replayed))
-    if exploration.skipped is not None:
-        raise pytest.skip.Exception(exploration.skipped, _use_item_location=True)
-    command = f"pytest {shlex.quote(_as_argument(item))} --once-replay="
-    text = terminal.render(report, replay_prefix=command)
+    _, limits = _expectations(item)
+    command = f"pytest {shlex.quote(_as_argument(item))} "
+    said: tuple[str, ...] = ()
+    exploration: Exploration | None = None
+    if _draws_examples(item):
+        outcome = _explore_examples(item, limits)
+        report, said = outcome.report, outcome.said
+        if outcome.blob:
+            command += f"--once-example={shlex.quote(outcome.blob)} "
+    else:
+        exploration = _exploration(item, limits, lambda: _live(item))
+        report = _explored(item, exploration, remembers=True)
+    prefix = f"{command}--once-replay="
+    text = "\n".join((terminal.render(report, replay_prefix=prefix), *terminal.example(said)))
     file, line = os.path.relpath(item.path, item.config.invocation_params.dir), (item.location[1] or 0) + 1
-    note(item, document.of_test(report, file=file, line=line, replay_prefix=command, text=text))
+    note(item, document.of_test(report, file=file, line=line, replay_prefix=prefix, text=text))
     if not report.passed:
         item.stash[_headline] = terminal.headline(report)
         if report.output.strip():
             item.add_report_section("call", "output of the last incarnation", report.output)
-        if item.config.getoption("usepdb"):
+        if item.config.getoption("usepdb") and exploration is not None:
             from pytest_once.debugging import open_debugger
 
             violation = report.violations[0] if report.violations else None
@@ -412,20 +421,97 @@ def _in_one_line(item: pytest.Function, excinfo: pytest.ExceptionInfo[BaseExcept
     return shown
 
 
+def _exploration(item: pytest.Function, limits: Limits, live: Callable[[], None]) -> Exploration:
+    import unittest
+
+    from pytest_once.exploration import Exploration
+    from pytest_once.recording import FrontEnd
+
+    return Exploration(
+        name=item.nodeid,
+        premises=item.stash[_premises],
+        front=FrontEnd(
+            act=lambda _: live(),
+            skips=(pytest.skip.Exception, unittest.SkipTest),
+            explain=lambda error: str(type(item).repr_failure(item, pytest.ExceptionInfo.from_exception(error))),
+        ),
+        expectations=_expectations(item)[0],
+        limits=limits,
+        tracked=(item._request.getfixturevalue("tmp_path"),),
+        seams=[seam for seams in item.ihook.pytest_once_boundaries() for seam in seams],
+    )
+
+
+def _explored(item: pytest.Function, exploration: Exploration, *, remembers: bool = False) -> Report:
+    """remembers: the failing schedules of the last run are tried first, and those of this one kept."""
+    from pytest_once.database import Failures, terms
+    from pytest_once.faults import Schedule
+    from pytest_once.session import progress
+
+    limits = exploration.limits
+    replayed = _option(item.config, "replay")
+    failures = Failures(_database(item.config), item.nodeid, terms(exploration.expectations, limits))
+    with _stopped_by_nobody(limits), progress(item.config) as exploration.listener:
+        if replayed is not None:
+            report = exploration.replay(Schedule.parse(replayed))
+        elif remembers:
+            exploration.known = failures.fetch()
+            report = exploration.run()
+            failures.learn(report)
+        else:
+            report = exploration.run()
+    if exploration.skipped is not None:
+        raise pytest.skip.Exception(exploration.skipped, _use_item_location=True)
+    return report
+
+
+def _explore_examples(item: pytest.Function, limits: Limits) -> Outcome:
+    """Each example that Hypothesis draws is explored on the world as it was before the first."""
+    from dataclasses import replace
+
+    from pytest_once import given
+
+    beginning = given.Beginning(item.stash[_premises], item._request.getfixturevalue("tmp_path"))
+    known = getattr(getattr(item, "callspec", None), "params", {})
+    fixtures = {name: known.get(name, given.Fixture(name)) for name in item._fixtureinfo.argnames}
+
+    def explore(drawn: Mapping[str, Any], limits: Limits) -> Report:
+        beginning.restore()
+        exploration = _exploration(item, limits, lambda: _live(item, drawn))
+        exploration.front = replace(exploration.front, skips=(*exploration.front.skips, given.Rejected))
+        try:
+            return _explored(item, exploration)
+        except pytest.skip.Exception as skip:
+            if skip.msg == str(given.Rejected()):
+                raise given.Rejected from None
+            raise
+
+    if _option(item.config, "replay") is None:
+        return given.explore_each(item.obj, fixtures, explore, limits)
+    return given.replay_example(item.obj, fixtures, explore, limits, _option(item.config, "example") or "")
+
+
 def _as_argument(item: pytest.Item) -> str:
     """The test as one would name it on a command line in this directory (node ids begin at the root directory)."""
     _, separator, name = item.nodeid.partition("::")
     return f"{os.path.relpath(item.path, item.config.invocation_params.dir)}{separator}{name}"
 
 
-def _live(item: pytest.Function) -> None:
-    """One incarnation, in a child: set up what a restarted process builds anew, run, tear that down."""
+def _live(item: pytest.Function, drawn: Mapping[str, Any] | None = None) -> None:
+    """One incarnation, in a child: set up what a restarted process builds anew, run, tear that down.
+
+    drawn: the values of one example, for a test that Hypothesis draws them for.
+    """
     del item.setup, item.runtest, item.teardown, item.repr_failure
     finalizers = item.session._setupstate.stack[item][0]
     lasting = len(finalizers)
     errors: list[BaseException] = []
     try:
         item.setup()
+        if drawn is not None:
+            from pytest_once import given
+
+            item.obj = given.one_example(item.obj, drawn)
         item.runtest()
         # unittest keeps its errors to itself until the report is made.
         for noted in getattr(item, "_excinfo", None) or ():
@@ -460,12 +546,15 @@ def _collecting(errors: list[BaseException], step: Callable[[], object]) -> None
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    result = yield
     if item.get_closest_marker(MARKER) is None or item.stash.get(_taken_over, False):
-        return result
-    if getattr(item, "_excinfo", None):
-        return result  # a unittest.TestCase failed; pytest reports it
-    _count_plainly(item)
+        return (yield)
+    if _draws_examples(item):
+        result = yield from _each_example_plainly(item)
+    else:
+        result = yield
+        if getattr(item, "_excinfo", None):
+            return result  # a unittest.TestCase failed; pytest reports it
+        _count_plainly(item)
     if _explores(item.config):
         pytest.fail(
             "INCONCLUSIVE  with --once-isolation=none the test ran once, in this process, and its effects were right; "
@@ -473,6 +562,22 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             pytrace=False,
         )
     return result
+
+
+def _each_example_plainly(item: pytest.Function) -> Generator[None, object, object]:
+    from pytest_once import given
+    from pytest_once.reporting import terminal
+
+    beginning = given.Beginning(item.stash[_premises], getattr(item, "funcargs", {}).get("tmp_path"))
+    with given.each_plainly(item.obj, beginning.restore, lambda: _count_plainly(item)):
+        try:
+            return (yield)
+        except pytest.fail.Exception as failure:
+            said = terminal.example(getattr(failure, "__notes__", ()))
+            if failure.pytrace or not said:
+                raise
+            text = "\n".join((str(failure.msg), *said))
+    pytest.fail(text, pytrace=False)
 
 
 def _count_plainly(item: pytest.Item) -> None:
@@ -488,7 +593,13 @@ def _count_plainly(item: pytest.Item) -> None:
 @pytest.hookimpl
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     # Without an async plugin a marked coroutine test still runs; with one, the plugin comes first.
-    if pyfuncitem.get_closest_marker(MARKER) is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+    if pyfuncitem.get_closest_marker(MARKER) is None:
+        return None
+    if _draws_examples(pyfuncitem) and not pyfuncitem.stash.get(_taken_over, False):
+        from pytest_once import given
+
+        given.run_by_asyncio(pyfuncitem.obj)
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     import asyncio
 

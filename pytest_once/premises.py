@@ -187,10 +187,14 @@ class Premises:
         while self._mail:
             self._server.forget_mail(self._mail.popitem()[1][1])
         try:
-            while self._opened:
-                getattr(self._opened.popitem()[1], "close", _nothing_to_close)()
+            self.close_stores()
         finally:
             shutil.rmtree(self.root, ignore_errors=True)
+
+    def close_stores(self) -> None:
+        """Give up the stores that URLs named; one that is named again is opened anew."""
+        while self._opened:
+            getattr(self._opened.popitem()[1], "close", _nothing_to_close)()
 
     def __enter__(self) -> Premises:
         return self

@@ -114,8 +114,20 @@ class Recorder:
             },
         )
 
+        self._root = self._as_it_is()
+
     def _reads_times(self, _: Any) -> None:
         self.file_times = True
+
+    @property
+    def stage(self) -> Stage:
+        """Where the lives are lived."""
+        return self._stage
+
+    @property
+    def root(self) -> Sight:
+        """The world before the first life, with everything that was tracked since."""
+        return self._root
 
     def settle(self) -> None:
         """Wait until the last child is gone."""
@@ -123,7 +135,7 @@ class Recorder:
 
     def record(self) -> Recording:
         """Two lives without faults, and the first once more: boundaries, intended effects, volatile values."""
-        self._root = Sight(self._stage.world.take(), EPOCH_S, frozenset())
+        self._root = self._as_it_is()
         first = self._first_life(0)
         if len(self._root.picture.snapshots) != len(first.last.picture.snapshots if first.last else ()) or any(
             passage.sight is not None and len(passage.sight.picture.snapshots) != len(self._root.picture.snapshots)
@@ -144,6 +156,9 @@ class Recorder:
         self._same(evidence, first, again)
         self._nothing_inherited(evidence, first)
         return Recording(self._stage, self._root, evidence, first)
+
+    def _as_it_is(self) -> Sight:
+        return Sight(self._stage.world.take(), EPOCH_S, frozenset())
 
     def _directories(self) -> Iterator[tuple[Path, str]]:
         """The tracked directories with labels that are unique and do not depend on the machine."""

@@ -101,14 +101,14 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             findings += _first([judge_attempts(evidence, expectations, life.last, number)])
             completed |= life.ending.claim in ("done", "failed", "unknown")
             said = life.ending
-        findings += _first([_trouble(life)])
+        findings += _first([trouble_of(life)])
         undisturbed = plan.crash is None and not plan.faults
         idle = [*idle, evidence.digest(life.last)] if undisturbed else [evidence.digest(life.last)]
         if not completed and (
             idle[-1] in idle[:-1] or (isinstance(life.ending, Looped) and not life.ending.progressing)
         ):
             findings.append(stuck(evidence, evidence.counts(life.last), len(idle) - 1 - idle.index(idle[-1])))
-        story.append(_tell(number, plan, life, evidence, evidence.counts(sight)))
+        story.append(tell(number, plan, life, evidence, evidence.counts(sight)))
         sight = _asleep(life, plan) if plan.asleep else life.last
     needs_time = any(finding.verdict is Verdict.STUCK for finding in findings) and _completes_in_time(
         stage, evidence, expectations, sight, len(schedule.lives)
@@ -167,7 +167,8 @@ def _first(findings: Iterable[Finding | None]) -> list[Finding]:
     return [finding for finding in findings if finding is not None][:1]
 
 
-def _trouble(life: Life) -> Finding | None:
+def trouble_of(life: Life) -> Finding | None:
+    """What to report of a life that neither ended by itself nor was killed on purpose."""
     if isinstance(life.ending, Hung):
         return Finding(Verdict.INCONCLUSIVE, None, None, None, hung_message(life.ending, life))
     if isinstance(life.ending, Died):
@@ -213,7 +214,8 @@ def _grown(before: Counts, now: Counts) -> Grown:
     return tuple((key, n) for key, n in now.items() if n != before.get(key, 0))
 
 
-def _tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: Counts) -> LifeStory:
+def tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: Counts) -> LifeStory:
+    """A life as a story. number: 0 for the first. before: the counts at its beginning."""
     counts = dict(before)
     steps: list[Step] = []
     ends = life.sights[1:]

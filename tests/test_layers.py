@@ -37,10 +37,14 @@ ADAPTERS = {
     "time_machine": {"pytest_once.clock", "pytest_once.seams"},
     "trio": {"pytest_once.clock", "pytest_once.seams", "pytest_once.boundaries.http"},
     "rich": {"pytest_once.reporting.terminal", "once_fakes.showing"},
+    "hypothesis": {"pytest_once.given", "pytest_once.strategies", "pytest_once.state_machine"},
     "trustme": {"once_fakes.certificates"},
     "uvicorn": {"once_fakes.entrance"},
 }
 """Third-party library -> the modules that adapt it. A library that is not here is used by nobody."""
+
+NOTHING_ELSE = {"hypothesis": ADAPTERS["hypothesis"]}
+"""Library -> modules that nobody imports but for it: they need not import it late."""
 
 USES_FAKES = {"pytest_once.once", "pytest_once.premises", "pytest_once.evidence", "pytest_once.selfcheck"}
 
@@ -116,13 +120,14 @@ def test_nobody_imports_the_plugin() -> None:
     assert not (wrong := [found for found in IMPORTS if within(found.imported, "pytest_once.plugin")]), listed(wrong)
 
 
-def test_only_the_plugin_imports_reporting() -> None:
+def test_only_front_ends_import_reporting() -> None:
     """Listeners listen: nothing in the engine may depend on how something is told."""
+    front_ends = {"pytest_once.plugin", "pytest_once.session", "pytest_once.state_machine"}
     wrong = [
         found
         for found in IMPORTS
         if within(found.imported, "pytest_once.reporting")
-        and found.importer not in ("pytest_once.plugin", "pytest_once.session")
+        and found.importer not in front_ends
         and not within(found.importer, "pytest_once.reporting")
     ]
     assert not wrong, listed(wrong)
@@ -203,6 +208,18 @@ def test_third_party_libraries_are_imported_late() -> None:
         and found.imported.split(".")[0] not in ("pytest", "pluggy")  # they are there anyway
         and not found.lazy
         and not found.typing
+        and found.importer not in NOTHING_ELSE.get(found.imported.split(".")[0], ())
+    ]
+    assert not wrong, listed(wrong)
+
+
+def test_what_is_there_for_one_library_is_imported_late() -> None:
+    """Or the library would be imported early after all."""
+    modules = {module for only in NOTHING_ELSE.values() for module in only}
+    wrong = [
+        found
+        for found in IMPORTS
+        if found.imported in modules and found.importer not in modules and not found.lazy and not found.typing
     ]
     assert not wrong, listed(wrong)
 

@@ -55,8 +55,11 @@ UNANSWERED = frozenset(map(str, (Verdict.INCONCLUSIVE, Verdict.NONDETERMINISTIC,
 """Verdicts that say nothing of the code's effects, only why they cannot be judged."""
 
 
-def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", width: int = WIDTH) -> str:
-    """The whole report. replay_prefix: the command that replays a schedule once its id is appended."""
+def render(report: Report, *, replay_prefix: str | None = "pytest --once-replay=", width: int = WIDTH) -> str:
+    """The whole report.
+
+    replay_prefix: the command that replays a schedule once its id is appended; None where no schedule id can.
+    """
     lines: list[str] = []
     if report.problem:
         lines += _wrapped(f"{report.verdict}  {report.problem}", width, "", "  ")
@@ -97,6 +100,12 @@ def render(report: Report, *, replay_prefix: str = "pytest --once-replay=", widt
     lines += ["", *_wrapped(f"explored: {numbers(report)}", width, "", "  ")]
     lines += _wrapped(f"assumed: {'; '.join(report.assumptions)}", width, "", "  ")
     return "\n".join(lines).lstrip("\n")
+
+
+def example(said: Sequence[str]) -> list[str]:
+    """What Hypothesis says of the example that failed, to be told after the report."""
+    lines = [line for part in said for line in part.rstrip().splitlines()]
+    return ["", *(f"  {line}".rstrip() for line in lines)] if lines else []
 
 
 def in_summary(test: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +191,7 @@ def numbers(report: Report) -> str:
     )
 
 
-def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str]:
+def _violation(violation: Violation, replay_prefix: str | None, width: int) -> list[str]:
     head = str(violation.verdict)
     if violation.key is not None:
         head += f"  {violation.key}"
@@ -209,6 +218,8 @@ def _violation(violation: Violation, replay_prefix: str, width: int) -> list[str
         lines.append("  NOT confirmed")
     if remedy := remedy_of(violation):
         lines += _wrapped(f"usual remedy: {remedy}", width, "  ", "    ")
+    if replay_prefix is None:
+        return lines
     lines.append(f"  replay: {replay_prefix}{quoted(violation.schedule)}")
     for other in violation.variants:
         lines.append(f"  also:   {replay_prefix}{quoted(other)}")

@@ -261,25 +261,6 @@ async def test_paid(once, library):
     )
 
 
-def test_a_hypothesis_test_is_explored_as_a_whole(lab: Lab) -> None:
-    """All its examples are one body; with a fixed seed it is a deterministic one."""
-    lab.write(
-        """
-import pytest
-from hypothesis import HealthCheck, given, settings, strategies
-
-@pytest.mark.once_effect(redeliver=0)
-@settings(max_examples=3, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(amount=strategies.integers(1, 3))
-def test_paid(once, amount):
-    key = f"o{amount}"
-    assert once.provider("pay", contract="client_key").call("refund", {"order": key}, key=key).status == 200
-"""
-    )
-    result = lab.explore()
-    result.assert_outcomes(passed=1)
-
-
 @pytest.mark.parametrize(
     "skip",
     ["pytest.skip('not today')", "raise unittest.SkipTest('not today')", "pytest.importorskip('no_such', 'not today')"],
