@@ -39,16 +39,18 @@ _HELP = {
     "tests",
     "isolation": "fork (default), or none: run marked tests once in this process, for a debugger; explores "
     "nothing, so no marked test passes",
+    "inventory": "fail, beside what the tests say, if a tool in MODULE:TOOLS declares no level of side effects or "
+    "bypasses the gate",
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("once", "exactly-once exploration")
     group.addoption("--once-chaos", nargs="?", const="standard", default=None, metavar="PROFILE", help=_HELP["chaos"])
-    for name in ("replay", "max-states", "deadline", "timeout", "isolation"):
+    for name in ("replay", "max-states", "deadline", "timeout", "isolation", "inventory"):
         group.addoption(f"--once-{name}", default=None, metavar=name.upper(), help=_HELP[name])
     group.addoption("--once-selfcheck", action="store_true", default=False, help=_HELP["selfcheck"])
-    for name in ("chaos", "max-states", "deadline", "timeout", "isolation"):
+    for name in ("chaos", "max-states", "deadline", "timeout", "isolation", "inventory"):
         parser.addini(f"once_{name.replace('-', '_')}", _HELP[name], default=None)
 
 
@@ -102,6 +104,10 @@ def pytest_configure(config: pytest.Config) -> None:
     _watch_before_collection(config)
     if _explores(config) and not config.option.collectonly and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Summary(), "once-summary")
+    target, written = _given(config, "inventory")
+    wanted = not (config.option.help or config.option.version or hasattr(config, "workerinput"))
+    if target is not None and wanted:
+        config.pluginmanager.register(_Inventory(config, target, written), "once-inventory")
 
 
 def _watch_before_collection(config: pytest.Config) -> None:
@@ -430,4 +436,34 @@ class _Summary:
 
         terminalreporter.section("once-chaos")
         for line in summary(self._results, self._unmarked):
+            terminalreporter.line(line)
+
+
+# -- the inventory ---------------------------------------------------------------------------------------
+
+
+class _Inventory:
+    """Checks a program's tools once, and fails the session with what is wrong, whatever its tests say."""
+
+    def __init__(self, config: pytest.Config, target: str, written: str) -> None:
+        from pytest_once.reference import inventory
+
+        try:
+            tools = inventory.tools(inventory.load(target, config.invocation_params.dir), target)
+        except inventory.InventoryError as error:
+            raise pytest.UsageError(f"{written}: {error}") from None
+        findings = inventory.check(tools)
+        self._lines = inventory.summary(tools, findings)
+        self._wrong = bool(findings)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+        if self._wrong and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("once-inventory")
+        for line in self._lines:
             terminalreporter.line(line)
