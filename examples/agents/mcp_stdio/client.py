@@ -1,4 +1,5 @@
-"""A client that is given the task to refund an order: `client.py bare|gate`. Says so when it is done, by ending with 0."""
+"""A client with the task to refund an order. As a program, `client.py bare|keyed` starts the server, and ends with 0 when
+the refund is confirmed."""
 
 from __future__ import annotations
 
@@ -7,23 +8,32 @@ import os
 import sys
 
 from mcp import Client, StdioServerParameters
+from mcp.server.mcpserver import MCPServer
 
 CALLS = 2
 
 
-async def main() -> int:
-    command = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "examples.agents.mcp_stdio.server", sys.argv[1]],
-        env={name: os.environ[name] for name in ("PYTHONPATH", "PAYMENTS_URL", "GATE")},
-    )
-    async with Client(command) as client:
+class NoAnswer(Exception):
+    """Every call ended with an error."""
+
+
+async def refund(server: MCPServer | StdioServerParameters) -> None:
+    """Call the tool until it answers, at most CALLS times. Raises NoAnswer."""
+    async with Client(server) as client:
         for _ in range(CALLS):
             answer = await client.call_tool("refund", {"order": "order_123", "amount": 500})
             if not answer.is_error:
-                return 0
-    return 1
+                return
+    raise NoAnswer
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    asyncio.run(
+        refund(
+            StdioServerParameters(
+                command=sys.executable,
+                args=["-m", "examples.agents.mcp_stdio.server", sys.argv[1]],
+                env={name: os.environ[name] for name in ("PYTHONPATH", "PAYMENTS_URL")},
+            )
+        )
+    )

@@ -1,4 +1,4 @@
-"""An MCP server with one tool: `server.py bare|gate`. It asks the provider at PAYMENTS_URL, and keeps its gate in GATE."""
+"""An MCP server with one tool. As a program, `server.py bare|keyed` speaks stdio and asks the provider at PAYMENTS_URL."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import sys
 
 from mcp.server.mcpserver import MCPServer
 
-from examples.agents.refunds import protected, unprotected
-from pytest_once.reference.databases import SQLite
+from examples.agents.refunds import Refund, keyed, unprotected
 
-url = os.environ["PAYMENTS_URL"]
-if sys.argv[1] == "gate":
-    gates = SQLite(os.environ["GATE"])
-    gates.migrate()
-    tool = protected(url, gates)
-else:
-    tool = unprotected(url)
 
-server = MCPServer("shop")
-server.add_tool(tool)
-server.run("stdio")
+def shop(tool: Refund) -> MCPServer:
+    """The server, around a tool."""
+    server = MCPServer("shop", log_level="WARNING")
+    server.add_tool(tool)
+    return server
+
+
+if __name__ == "__main__":
+    make = {"bare": unprotected, "keyed": keyed}[sys.argv[1]]
+    shop(make(os.environ["PAYMENTS_URL"])).run("stdio")

@@ -1,34 +1,73 @@
-"""MCP over stdio: an error result tells the client nothing of what happened, and it calls again."""
+"""MCP: an error result does not tell a client what has happened, and it calls again; so does one that is started again.
+
+Over stdio, client and server are two real processes, run by `once.process` and cut where the server asks the provider.
+In one process the same server is cut between its own commits as well.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 
 import pytest
 
-from examples.agents.refunds import AFTER_THE_LEASE, DECIDES_NOTHING
+from examples.agents.mcp_stdio.client import refund
+from examples.agents.mcp_stdio.server import shop
+from examples.agents.refunds import (
+    AFTER_THE_LEASE,
+    AT_ONCE,
+    DECIDES_NOTHING,
+    WITHOUT_KEYS,
+    protected,
+    reconcile,
+    unprotected,
+)
 from pytest_once import Once
+from pytest_once.reference.databases import SQLite
 
 
-def serve(once: Once, tool: str) -> None:
-    """The client and its server, which it starts, as they are: two real processes."""
+def over_stdio(once: Once, tool: str) -> None:
+    """The client, which starts the server."""
     payments = once.provider("payments", contract="client_key")
     once.process(
         [sys.executable, "-m", "examples.agents.mcp_stdio.client", tool],
-        env={"PAYMENTS_URL": payments.url, "GATE": str(once.path / "gate.db"), "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout_s=20.0,
+        env={"PAYMENTS_URL": payments.url, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout_s=30.0,
     )
 
 
-@pytest.mark.once_effect(faults=("reset-response",))
+@pytest.mark.once_effect(soft_faults=0)
+@pytest.mark.convicted("DUPLICATE", because="a client that is started again calls again, and the server knows of nothing")
+def test_over_stdio_a_tool_without_a_key_refunds_twice(once: Once) -> None:
+    """S3.1: request ids begin anew with each connection; they identify nothing."""
+    over_stdio(once, "bare")
+
+
+@pytest.mark.once_effect(soft_faults=0)
+def test_over_stdio_a_tool_with_a_key_of_the_intent_refunds_once(once: Once) -> None:
+    """S4.8: no server can make its clients stop calling; it can say that it is the same refund."""
+    over_stdio(once, "keyed")
+
+
+@pytest.mark.once_effect(faults=("lost-response",))
 @pytest.mark.convicted("DUPLICATE", because="the client calls again after an error, and when it is started again")
-def test_a_client_that_calls_again_refunds_twice(once: Once) -> None:
-    """S3.1: request ids restart with each connection; they identify nothing."""
-    serve(once, "bare")
+def test_an_error_result_is_taken_for_a_failure(once: Once) -> None:
+    """S4.4: the provider's lost answer arrives as an error result, which says nothing of the refund."""
+    payments = once.provider("payments", contract="client_key")
+    asyncio.run(refund(shop(unprotected(payments.url))))
 
 
-@pytest.mark.once_effect(faults=("reset-response",), ignore=DECIDES_NOTHING)
-def test_a_server_behind_the_gate_refunds_once(once: Once) -> None:
-    """S4.8: the server decides, since no server can make its clients stop calling."""
-    serve(once, "gate")
+@pytest.mark.once_effect(faults=("lost-response",), restart_after=AFTER_THE_LEASE, ignore=DECIDES_NOTHING)
+def test_a_server_behind_the_gate_refunds_once(once: Once, gates: SQLite) -> None:
+    """S4.8, S4.11: clients may call as often as they like."""
+    payments = once.provider("payments", contract="client_key")
+    asyncio.run(refund(shop(protected(payments.url, gates))))
+
+
+@pytest.mark.once_effect(faults=("refused", "lost-response"), restart_after=AFTER_THE_LEASE, ignore=DECIDES_NOTHING)
+def test_without_keys_the_gate_waits_for_the_look_up(once: Once, gates: SQLite) -> None:
+    """S3.9, S4.6: no answer is UNKNOWN and refuses; the look-up confirms it later, without a second refund."""
+    payments = once.provider("payments", contract=WITHOUT_KEYS)
+    reconcile(payments.url, gates)
+    asyncio.run(refund(shop(protected(payments.url, gates, AT_ONCE))))
