@@ -1,4 +1,4 @@
-"""Agent frameworks and what surrounds them: each repeats a call by itself. Each directory needs an environment of its own.
+"""Agent frameworks and what surrounds them: each repeats calls. Each directory needs its own environment.
 
 Nothing here talks to a model: models are scripted, and the provider is a fake on this machine.
 """

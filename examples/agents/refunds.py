@@ -1,7 +1,7 @@
 """The tool of every example here: it asks a payment provider for a refund. Bare, with a key, and behind the gate.
 
-The provider: `POST /refunds` with JSON `{"order": ..., "amount": ...}` answers `{"id": ...}`. What it promises is said by
-each test's contract.
+The provider: `POST /refunds` with JSON `{"order": ..., "amount": ...}` answers `{"id": ...}`. What it promises is
+said by each test's contract.
 """
 
 from __future__ import annotations

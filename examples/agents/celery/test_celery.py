@@ -22,7 +22,7 @@ from pytest_once.reference.databases import SQLite
 
 
 @pytest.mark.once_effect(faults=("lost-response",))
-@pytest.mark.convicted("DUPLICATE", because="a worker that is lost has not acknowledged, and autoretry_for repeats the task")
+@pytest.mark.convicted("DUPLICATE", because="a lost worker has not acknowledged, and autoretry_for repeats the task")
 def test_a_task_that_is_acknowledged_late_refunds_twice(once: Once) -> None:
     """S3.1: at least once is what acks_late promises."""
     payments = once.provider("payments", contract="client_key")

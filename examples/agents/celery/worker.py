@@ -13,7 +13,6 @@ from examples.agents.refunds import Refund
 def app(tool: Refund) -> Any:
     """The task of a worker's process."""
     worker = Celery("shop", set_as_current=False, broker="memory://", backend="cache+memory://")
-    # A life may be over before the worker is: a task that was not acknowledged is delivered again.
     worker.conf.update(task_acks_late=True, task_reject_on_worker_lost=True)
 
     @worker.task(name="refund", autoretry_for=(httpx.TransportError,), retry_backoff=False, max_retries=3)

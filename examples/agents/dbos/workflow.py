@@ -1,4 +1,4 @@
-"""A durable workflow on DBOS with one step: the refund. As a program, `workflow.py bare|keyed` ends when it has ended."""
+"""A durable workflow on DBOS with one step, the refund. As a program: `workflow.py bare|keyed`, one life of a worker."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def work(database: Path, tool: Refund) -> str:
         "executor_id": "worker",
         "run_admin_server": False,
         "log_level": "ERROR",
+        "notification_listener_polling_interval_sec": 0.01,
     }
     DBOS(config=config)
 
@@ -38,10 +39,9 @@ def work(database: Path, tool: Refund) -> str:
         if DBOS.get_workflow_status(WORKFLOW) is None:
             with SetWorkflowID(WORKFLOW):
                 return refund("order_123", 500)
-        return str(DBOS.retrieve_workflow(WORKFLOW).get_result())
+        return str(DBOS.retrieve_workflow(WORKFLOW).get_result(polling_interval_sec=0.02))
     finally:
         DBOS.destroy()
-
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`POST /refunds` with an idempotency middleware: one that stores late, one that claims first, and none but the gate."""
+"""`POST /refunds` with an idempotency middleware that stores late, one that claims first, and none but the gate."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pytest_once.reference.databases import SQLite
 
 
 @pytest.mark.once_effect(faults=("lost-response",))
-@pytest.mark.convicted("DUPLICATE", because="a node that has no checkpoint yet is run again: on resume, and by its RetryPolicy")
+@pytest.mark.convicted("DUPLICATE", because="an unfinished node is run again, on resume and by its RetryPolicy")
 def test_a_resumed_graph_calls_its_tool_again(once: Once, tmp_path: Path) -> None:
     """S3.1, S3.9: the checkpoint comes after the refund."""
     payments = once.provider("payments", contract="client_key")
@@ -28,7 +28,9 @@ def test_a_tool_behind_the_gate_refunds_once(once: Once, tmp_path: Path, gates: 
 
 
 @pytest.mark.once_effect(soft_faults=0)
-@pytest.mark.convicted("OMISSION", because="after a crash between two writes of a step, `next` is empty though the task goes on")
+@pytest.mark.convicted(
+    "OMISSION", because="killed between the two writes of a step, `next` is empty, and is taken for the end"
+)
 def test_a_supervisor_that_reads_next_loses_the_refund(once: Once, tmp_path: Path) -> None:
     """S3.5: an empty field is no evidence that the work is done."""
     payments = once.provider("payments", contract="client_key")

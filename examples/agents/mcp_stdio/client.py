@@ -1,5 +1,4 @@
-"""A client with the task to refund an order. As a program, `client.py bare|keyed` starts the server, and ends with 0 when
-the refund is confirmed."""
+"""A client with the task to refund an order. As a program, `client.py bare|keyed` starts the server, over stdio."""
 
 from __future__ import annotations
 

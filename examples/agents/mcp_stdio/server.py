@@ -1,4 +1,4 @@
-"""An MCP server with one tool. As a program, `server.py bare|keyed` speaks stdio and asks the provider at PAYMENTS_URL."""
+"""An MCP server with one tool. As a program, `server.py bare|keyed` speaks stdio; the provider is at PAYMENTS_URL."""
 
 from __future__ import annotations
 

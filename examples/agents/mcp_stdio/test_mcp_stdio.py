@@ -38,7 +38,7 @@ def over_stdio(once: Once, tool: str) -> None:
 
 
 @pytest.mark.once_effect(soft_faults=0)
-@pytest.mark.convicted("DUPLICATE", because="a client that is started again calls again, and the server knows of nothing")
+@pytest.mark.convicted("DUPLICATE", because="a client that is started again calls again, and nobody remembers")
 def test_over_stdio_a_tool_without_a_key_refunds_twice(once: Once) -> None:
     """S3.1: request ids begin anew with each connection; they identify nothing."""
     over_stdio(once, "bare")

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import httpx
-from pydantic_ai import Agent, ModelMessage, ModelResponse, ModelRetry, RunContext, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai import (
+    Agent,
+    ModelMessage,
+    ModelResponse,
+    ModelRetry,
+    RunContext,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 Act = Callable[[str, int, str], str]
