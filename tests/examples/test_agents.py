@@ -33,7 +33,7 @@ pytestmark = pytest.mark.agents
 
 def pip(python: Path, *arguments: str) -> None:
     """Install wheels. Where that cannot be done it is a failure in CI, and a reason to skip elsewhere."""
-    command = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *arguments]
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         said = f"pip could not install {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
@@ -56,13 +56,20 @@ def environment(framework: str, directory: Path) -> Path:
     return python
 
 
+OUTPUTS = re.findall(
+    r"<!-- output: (\w+) -->\n```text\n(.*?)```", (ROOT / "docs" / "agents.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(ENVIRONMENTS).absolute() if ENVIRONMENTS else tmp_path_factory.mktemp("agents")
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_unprotected_tool_is_convicted_and_the_protected_one_exhausted(
-    framework: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_unprotected_tool_is_convicted_and_the_protected_one_exhausted(framework: str, environments: Path) -> None:
     """S3.9, S4.11: the framework's own retry or resume doubles the effect; behind the gate it cannot."""
-    directory = Path(ENVIRONMENTS).absolute() if ENVIRONMENTS else tmp_path_factory.mktemp("agents")
-    python = environment(framework, directory)
+    python = environment(framework, environments)
     done = subprocess.run(
         [python, "-m", "pytest", "-p", "no:cacheprovider", "--once-chaos", "--once-timeout=60s", AGENTS / framework],
         cwd=ROOT,
@@ -80,3 +87,22 @@ def test_the_unprotected_tool_is_convicted_and_the_protected_one_exhausted(
     assert f"{len(broken)} convicted, as documented" in done.stdout
     assert f"{len(tests)} passed" in done.stdout
     assert len(re.findall(r"^EXACTLY_ONCE ", done.stdout, re.MULTILINE)) == len(tests) - len(broken), done.stdout
+    shown = [text.strip("\n") for name, text in OUTPUTS if name == framework]
+    assert shown, f"docs/agents.md shows nothing of {framework}"
+    for text in shown:
+        assert text in done.stdout, f"docs/agents.md shows what {framework} does not print any more:\n{done.stdout}"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_example_is_typed(framework: str, environments: Path) -> None:
+    """A type checker sees a framework only in its own environment."""
+    python = environment(framework, environments)
+    cache = python.parents[1] / "mypy"
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--python-executable", python, "--cache-dir", cache, AGENTS / framework],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

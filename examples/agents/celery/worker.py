@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-from celery import Celery
+from celery import Celery  # type: ignore[import-untyped]
 
 from examples.agents.refunds import Refund
 
@@ -15,7 +15,7 @@ def app(tool: Refund) -> Any:
     worker = Celery("shop", set_as_current=False, broker="memory://", backend="cache+memory://")
     worker.conf.update(task_acks_late=True, task_reject_on_worker_lost=True)
 
-    @worker.task(name="refund", autoretry_for=(httpx.TransportError,), retry_backoff=False, max_retries=3)
+    @worker.task(name="refund", autoretry_for=(httpx.TransportError,), retry_backoff=False, max_retries=3)  # type: ignore[untyped-decorator]
     def refund(order: str, amount: int) -> str:
         return tool(order, amount)
 

@@ -1,4 +1,4 @@
-"""A durable workflow on DBOS with one step, the refund. As a program: `workflow.py bare|keyed`, one life of a worker."""
+"""A durable workflow on DBOS with one step, the refund. As a program, `workflow.py bare|keyed`, a life of a worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def work(database: Path, tool: Refund) -> str:
         "system_database_url": f"sqlite:///{database}",
         "application_version": "1",
         "executor_id": "worker",
-        "run_admin_server": False,
         "log_level": "ERROR",
         "notification_listener_polling_interval_sec": 0.01,
     }

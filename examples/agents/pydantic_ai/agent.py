@@ -26,7 +26,7 @@ def work(act: Act) -> str:
     agent = Agent(FunctionModel(_model), retries=2)
 
     @agent.tool
-    def refund(context: RunContext[None], order: str, amount: int) -> str:
+    def refund(context: RunContext[object], order: str, amount: int) -> str:
         """Refund an order. amount: in cents."""
         try:
             return act(order, amount, context.tool_call_id or "")
