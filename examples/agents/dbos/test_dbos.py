@@ -16,7 +16,7 @@ import pytest
 from pytest_once import Once
 
 DECIDES_NOTHING = ("workflow_status.recovery_attempts", "*_at", "*_timestamp", "*_epoch_ms")
-"""How often a workflow was recovered, which is without limit here; and seconds of the real clock, as a program has it."""
+"""How often a workflow was recovered, which has no limit here; and times of the real clock, in whole seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from pytest_once.reference.databases import SQLite
 @pytest.mark.once_effect(soft_faults=0)
 @pytest.mark.convicted("DUPLICATE", because="a restarted run knows nothing of what the first one did")
 def test_a_run_that_is_started_again_refunds_again(once: Once) -> None:
-    """S3.1: an agent's run is no durable step."""
+    """S3.1: an agent's run is no durable step; whoever has ordered it orders it again until he has an answer."""
     tool = unprotected(once.provider("payments", contract="client_key").url)
-    work(lambda order, amount, _: tool(order, amount))
+    once.caller("order_123", work, lambda order, amount, _: tool(order, amount))
 
 
 @pytest.mark.once_effect(faults=("lost-response",))
