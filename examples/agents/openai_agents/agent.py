@@ -7,7 +7,17 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    Usage,
+    default_tool_error_function,
+    function_tool,
+)
 from agents.items import TResponseStreamEvent
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
@@ -31,11 +41,11 @@ def work(act: Act) -> str:
     return str(asyncio.run(Runner.run(agent, "Refund order_123.", run_config=settings)).final_output)
 
 
-def _told(_: Any, error: Exception) -> str:
+def _told(context: RunContextWrapper[Any], error: Exception) -> str:
     """As the SDK does by itself: an error is a text for the model. That nothing is known is none of its business."""
     if isinstance(error, Unconfirmed):
         raise error
-    return f"error: {type(error).__name__}, please try again"
+    return default_tool_error_function(context, error)
 
 
 class _Scripted(Model):
@@ -44,7 +54,7 @@ class _Scripted(Model):
     async def get_response(self, system_instructions: str | None, input: Any, *_: Any, **__: Any) -> ModelResponse:
         items = [] if isinstance(input, str) else [dict(item) for item in input]
         answers = [str(item["output"]) for item in items if item.get("type") == "function_call_output"]
-        if answers and not answers[-1].startswith("error"):
+        if answers and "Please try again" not in answers[-1]:
             return _says("Refunded.")
         arguments = json.dumps({"order": "order_123", "amount": 500})
         number = len(answers) + 1
