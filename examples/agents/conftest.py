@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,14 @@ from pytest_once import Once
 from pytest_once.reference.databases import SQLite
 
 HERE = Path(__file__).parent
+
+# Nothing here may report to anybody, whatever is set outside. Before any framework is imported.
+os.environ |= {
+    "DO_NOT_TRACK": "1",
+    "LANGSMITH_TRACING": "false",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "OTEL_SDK_DISABLED": "true",
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
