@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := test
-.PHONY: demo test
+.PHONY: agents demo test
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m pytest --once-chaos examples
@@ -18,6 +18,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
+
+# ONCE_AGENT_ENVS=DIR keeps the frameworks' environments from run to run.
+agents: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m agents tests/examples/test_agents.py
 
 # A stamp newer than pyproject.toml means there is nothing to install.
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python

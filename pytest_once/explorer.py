@@ -36,7 +36,7 @@ from pytest_once.graph import Graph, Node, Onward, stuck_states
 from pytest_once.incarnation import Died, Ended, Hung, Misuse
 from pytest_once.judgement import Finding, judge_afterwards, judge_attempts, judge_end, judge_moment
 from pytest_once.life import Birth, Decision, Life, Looped, OutOfTime, Sight, Stage, let_live
-from pytest_once.perturbation import ignored_yet_decisive, outcome_differs, perturbed
+from pytest_once.perturbation import differs_anyway, ignored_yet_decisive, outcome_differs, perturbed
 from pytest_once.scenario import Expectations, Limits
 from pytest_once.trouble import (
     Unexplorable,
@@ -259,8 +259,15 @@ class Explorer:
         self.stage.put(disturbed.picture)
         life = self.stage.live(birth, node.tokens, let_live)
         difference = outcome_differs(self.evidence, base, life)
-        if difference is not None:
-            raise Unexplorable(Verdict.INCONCLUSIVE, ignored_yet_decisive(disturbed, difference))
+        if difference is None:
+            return
+        # Not to be blamed on what was exchanged if it is another life each time anyway.
+        self.stage.put(picture)
+        again = self.stage.live(birth, node.tokens, let_live)
+        unsteady = differs_anyway(self.stage.world, self.evidence, base, again)
+        if unsteady is not None:
+            raise Unexplorable(Verdict.NONDETERMINISTIC, unsteady)
+        raise Unexplorable(Verdict.INCONCLUSIVE, ignored_yet_decisive(disturbed, difference))
 
     def _try_much_later(self, node: Node, picture: Picture, bases: list[Life]) -> None:
         """Times are compared by order, so what code makes of their age is not seen: look whether it makes anything."""

@@ -103,6 +103,23 @@ def ignored_yet_decisive(disturbed: Perturbed, difference: str) -> str:
     )
 
 
+def differs_anyway(world: World, evidence: Evidence, base: Life, again: Life) -> str | None:
+    """What to tell if two lives from one and the same picture part; None if they are the same."""
+    difference = outcome_differs(evidence, base, again)
+    if difference is None:
+        return None
+    worlds = [(one, two) for one, two in zip(base.sights, again.sights, strict=False) if one is not None and two]
+    changes = (
+        world.changes(one.picture, two.picture) for one, two in worlds if evidence.digest(one) != evidence.digest(two)
+    )
+    values = "; ".join(next(changes, [])[:3])
+    return (
+        f"the same schedule was run twice from the same state, and the second time {difference}"
+        f"{f' ({values})' if values else ''}. Make what is stored and done a function of the stored state, or name the "
+        "column in ignore= if it never decides anything"
+    )
+
+
 def _claim(life: Life) -> str:
     if not isinstance(life.ending, Ended):
         return type(life.ending).__name__

@@ -61,5 +61,11 @@ def test_the_reference_names_every_option_marker_argument_and_fixture_member() -
     for argument in _MARKER_ARGUMENTS:
         assert f"`{argument}`" in reference or f"{argument}=1" in reference
     for member in vars(Once):
-        if not member.startswith("_") and member not in ("begin", "claimed", "forget_providers", "keeps_time", "misuse"):
+        if not member.startswith("_") and member not in (
+            "begin",
+            "claimed",
+            "forget_providers",
+            "keeps_time",
+            "misuse",
+        ):
             assert f"`{member}" in reference, member

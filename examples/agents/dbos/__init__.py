@@ -1,0 +1,1 @@
+"""A durable refund workflow on DBOS."""

@@ -1,0 +1,1 @@
+"""An idempotent endpoint on FastAPI."""

@@ -1,0 +1,1 @@
+"""A refund agent on LangGraph."""

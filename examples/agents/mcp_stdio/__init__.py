@@ -1,0 +1,1 @@
+"""A refund tool on an MCP server, and a client that speaks to it over stdio."""
