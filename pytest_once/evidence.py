@@ -46,18 +46,21 @@ class _Facts:
     in_flight: tuple[Held, ...]
     answering: frozenset[str]
     open_ended: frozenset[str]
+    yielding: frozenset[str]
 
 
 class Evidence:
     """Reads pictures of one world. oracle: what the effects should be; set once the recording runs are done.
 
     forgetful: who acts anew on every request (providers whose contract recognises no repeated one, counted tools).
-    answering: providers that can be asked what they have done.
+    answering: providers that can be asked what they have done. yielding: providers whose contract ends the life of a
+    request on its way, or lets a token fence it off, so that waiting or fencing may decide what asking cannot.
     """
 
     oracle: Oracle
     forgetful: frozenset[str] = frozenset()
     answering: frozenset[str] = frozenset()
+    yielding: frozenset[str] = frozenset()
 
     def __init__(self, world: World, naming: Naming) -> None:
         self.naming = naming
@@ -96,6 +99,7 @@ class Evidence:
         tools = {effect.provider for effect in facts.begun} - known
         self.forgetful = frozenset(tools | (known - facts.deduplicating))
         self.answering = facts.answering
+        self.yielding = facts.yielding
 
     def instants(self, sight: Sight) -> list[float]:
         """Stored instants of virtual time, in epoch seconds, ascending."""
@@ -274,6 +278,7 @@ class Evidence:
                 tuple(ledger.in_flight()),
                 frozenset(one.name for one in providers if contracts[one.name].get("lookup", "none") != "none"),
                 frozenset(one.name for one in providers if _is_open(contracts[one.name])),
+                frozenset(one.name for one in providers if _yields(contracts[one.name])),
             )
             self._facts.put(picture.key, known)
             self._note_relied(known, ledger.asked(), ledger.events())
@@ -321,6 +326,10 @@ class Evidence:
 
 def _is_open(contract: dict[str, Any]) -> bool:
     return any(value == "unspecified" for value in contract.values()) or isinstance(contract.get("retention_s"), list)
+
+
+def _yields(contract: dict[str, Any]) -> bool:
+    return contract.get("request_lifetime_s") is not None or contract.get("fencing", "none") != "none"
 
 
 def _rows_as_effects(

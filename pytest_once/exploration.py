@@ -17,8 +17,8 @@ from pytest_once.checks import SEVERITY, Verdict
 from pytest_once.events import Listener, Recorded, silent
 from pytest_once.evidence import Evidence
 from pytest_once.explored import explored
-from pytest_once.explorer import Explorer
-from pytest_once.faults import Schedule
+from pytest_once.explorer import AT_ONCE_S, Explorer
+from pytest_once.faults import Schedule, duration
 from pytest_once.graph import Found, Graph
 from pytest_once.impossible import diagnose
 from pytest_once.incarnation import ForkUnavailable
@@ -200,7 +200,7 @@ class Exploration:
         """Why no code could do better under these contracts, if that can be shown."""
         if verdict not in (Verdict.DUPLICATE, Verdict.OMISSION, Verdict.STUCK, Verdict.ESCALATED):
             return ""
-        return str(diagnose(graph, evidence.oracle, evidence.forgetful, evidence.answering) or "")
+        return str(diagnose(graph, evidence.oracle, evidence.forgetful - evidence.yielding, evidence.answering) or "")
 
     def _found_again(self, recording: Recording) -> tuple[Violation, ...]:
         """What the known schedules still show."""
@@ -301,6 +301,9 @@ class Exploration:
             )
         if self._needs_time:
             said.append("after some crashes it completes only once time has passed (a stored deadline, or a day)")
+        if self.expectations.restart_after_s != AT_ONCE_S:
+            delays = ", ".join(duration(after_s) for after_s in self.expectations.restart_after_s)
+            said.append(f"before a restart pass the delays that restart_after= names, and no others: {delays}")
         if self.expectations.ignore:
             names = ", ".join(self.expectations.ignore)
             said.append(f"ignored; exchanged in every state, which made no difference: {names}")

@@ -175,8 +175,9 @@ class _Examples:
             report = self._too_late(drawn) or self.explore(drawn, limits)
         except Rejected:
             hypothesis.reject()
-        if not self.failed and report.bound.startswith("deadline") and not (report.violations or report.problem):
-            self.unexplored += 1
+        stopped = report.bound if not report.problem else report.problem
+        if not self.failed and stopped.startswith("deadline=") and not report.violations:
+            self.unexplored += 1  # the time was up while it was explored, or even recorded
             return
         self.reports.append(report)
         if not report.passed:

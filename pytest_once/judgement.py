@@ -35,10 +35,7 @@ def judge_moment(evidence: Evidence, sight: Sight) -> Finding | None:
         if key in evidence.oracle.intended:
             detail = f"{n} effects for one intent; {intended} intended"
         else:
-            detail = (
-                "an effect that the fault-free run does not have. If it is the same intent with another payload, "
-                "say so with key= or once.intend(...)"
-            )
+            detail = _unexpected(evidence, key)
         return Finding(Verdict.DUPLICATE, key, intended, n, detail)
     swallowed = evidence.swallowed(sight)
     if swallowed is not None:
@@ -51,6 +48,20 @@ def judge_moment(evidence: Evidence, sight: Sight) -> Finding | None:
             "repetition of that one. One key, one intent: make the key from what identifies the intent",
         )
     return None
+
+
+def _unexpected(evidence: Evidence, key: LogicalKey) -> str:
+    """Why an effect that nobody intended is one too many."""
+    for known in evidence.oracle.intended:
+        if (known.provider, known.name) == (key.provider, key.name):
+            return (
+                f"the intent {key.name} had its effect by {key.operation}, where the fault-free run has it by "
+                f"{known.operation}. Method and path belong to the logical key: at two addresses it is two effects"
+            )
+    return (
+        "an effect that the fault-free run does not have. If it is the same intent with another payload, "
+        "say so with key= or once.intend(...)"
+    )
 
 
 def judge_end(evidence: Evidence, expectations: Expectations, last: Sight, ended: Ended) -> Finding | None:

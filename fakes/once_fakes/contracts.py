@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, fields
 
 from once_fakes.contract import Contract
@@ -86,6 +87,9 @@ def contract_names() -> tuple[str, ...]:
 def contract_named(name: str) -> Contract:
     """The contract of that name. Raises ValueError, naming the valid ones, if there is none."""
     if name not in contract_names():
-        raise ValueError(f"there is no contract {name!r}; valid names are {', '.join(contract_names())}")
+        near = [known for known in contract_names() if name and known.startswith(name)]
+        near = near or difflib.get_close_matches(name, contract_names())
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise ValueError(f"there is no contract {name!r}{meant}; valid names are {', '.join(contract_names())}")
     contract: Contract = getattr(contracts, name)
     return contract

@@ -89,7 +89,7 @@ def _list(asked: argparse.Namespace) -> int:
         sys.stdout.write(markdown())
         return 0
     for name in contract_names():
-        first = named(name).assumptions()[0].partition(": ")[2]
+        first = contract_named(name).assumptions()[0].partition(": ")[2]
         print(f"{name}: {first}")
     return 0
 
@@ -176,14 +176,21 @@ def _announce(asked: argparse.Namespace, port: int, authority: Authority | None)
 def named(name: str) -> Contract:
     """The contract or preset of that name. Raises what `main` tells as a wrong call, with the valid names."""
     try:
-        return contract_named(name)
+        contract = contract_named(name)
     except ValueError as error:
         raise _Refused(str(error)) from error
+    if contract.name == "smtp":
+        raise _Refused(
+            "smtp is no HTTP provider; its mail server is for tests: once.provider('mail', contract='smtp').smtp"
+        )
+    return contract
 
 
 def _ledger(path: Path, contract: Contract) -> Path:
     """The ledger file with the provider in it, made if it is missing."""
     try:
+        if path.exists() and path.stat().st_size == 0:
+            path.unlink()  # made by mktemp or touch, to reserve the name
         ledger = Ledger(path) if path.exists() else Ledger.create(path)
         others = [one.name for one in ledger.providers() if (one.name, one.contract) != _row(contract)]
         if others:

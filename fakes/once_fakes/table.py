@@ -16,7 +16,7 @@ HEAD = (
     "kept",
     "other payload / meanwhile / without key",
     "failures",
-    "look-up",
+    "answers / look-up",
     "source",
     "tests",
 )
@@ -130,4 +130,6 @@ def _lookup(contract: Contract) -> str:
     else:
         lag = f", {span(contract.visibility_lag_s)} late" if contract.visibility_lag_s else ""
         found = {"by_client_ref": "by reference", "by_key": "by key", "list_only": "list"}[contract.lookup] + lag
+    if contract.acceptance == "async202":
+        found = f"accepts, done within {span(contract.completes_after_s)} / {found}"
     return f"{found}; webhooks" if contract.webhooks != "none" else found

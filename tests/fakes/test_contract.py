@@ -84,7 +84,10 @@ def test_contracts_are_found_by_name() -> None:
     assert contract_named("client_key") is contracts.client_key is CLIENT_KEY
     assert contract_named("client_key_24h") is contracts.client_key_24h is CLIENT_KEY_24H
     assert contract_named("none") is contracts.none is NONE
-    with pytest.raises(ValueError, match="no contract 'stripe'; valid names are none, client_key, client_key_24h"):
+    with pytest.raises(
+        ValueError,
+        match=r"no contract 'stripe' \(did you mean stripe_v1 or stripe_v2\?\); valid names are none, client_key",
+    ):
         contract_named("stripe")
 
 

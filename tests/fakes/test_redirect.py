@@ -111,6 +111,8 @@ def test_the_test_process_itself_is_redirected_by_setenv(
     """In process, plain HTTP and HTTPS; and the fake's own address is still reached directly."""
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
+    # urllib reads the environment when it is first used in a process, which another test may have done.
+    monkeypatch.setattr(urllib.request, "_opener", None)
     with urllib.request.urlopen(urllib.request.Request(URL, b'{"amount": 5}')) as response:
         assert json.load(response)["payload"]["?"] == {"dry": "1"}
     assert httpx.post(URL.replace("https", "http"), json=1).status_code == 200

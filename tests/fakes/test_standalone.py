@@ -122,7 +122,10 @@ def test_a_ledger_is_taken_up_again_under_the_same_contract_only(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("serve", "nope", "--ledger", "l.db"), "there is no contract 'nope'; valid names are none, client_key"),
+        (
+            ("serve", "nope", "--ledger", "l.db"),
+            "there is no contract 'nope' (did you mean none?); valid names are none, client_key",
+        ),
         (("serve", "none", "--ledger", "no/such/l.db"), "cannot open or make the ledger"),
         (("serve", "none", "--ledger", __file__), "is not a ledger of once_fakes"),
         (("serve", "none", "--ledger", "l.db", "--port", "99999"), "--port 0 takes a free one"),

@@ -55,7 +55,7 @@ class Shopify(Dialect):
     """One shop, every item and location of which exists."""
 
     source = "https://shopify.dev/docs/api/usage/implementing-idempotency"
-    not_modelled = "other mutations, queries, stock levels, throttling, selection sets"
+    not_modelled = "every mutation but inventoryAdjustQuantities; queries, stock levels, throttling, selection sets"
 
     def understand(self, contract: Contract, request: Request) -> Act | Ask | Refusal:
         if not _ENDPOINT.fullmatch(request.path):
