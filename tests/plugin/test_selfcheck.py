@@ -24,7 +24,7 @@ def test_a_control_that_escapes_fails_the_session(pytester: pytest.Pytester, mon
     good = next(control for control in selfcheck.CONTROLS if control.verdict is Verdict.EXACTLY_ONCE)
     mutant = selfcheck.Control("a bug that nobody sees", good.body, Verdict.DUPLICATE)
     monkeypatch.setattr(selfcheck, "CONTROLS", (mutant,))
-    result = pytester.runpytest("--once-selfcheck")
+    result = pytester.runpytest("-p", "no:randomly", "--once-selfcheck")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         ["EXACTLY_ONCE*a bug that nobody sees", "*WRONG: DUPLICATE was expected*", "0 of 1 controls*"]

@@ -88,7 +88,9 @@ def test_a_database_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     """`python -m pytest_once.reference`, with usage and exit codes as of every command."""
-    SQLite(tmp_path / "gate.db").migrate()
+    database = SQLite(tmp_path / "gate.db")
+    database.migrate()
+    database.close()
     command = [sys.executable, "-m", "pytest_once.reference"]
     done = subprocess.run([*command, "queue", str(tmp_path / "gate.db")], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "nobody has to decide anything\n")

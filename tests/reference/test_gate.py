@@ -329,11 +329,14 @@ def breaking(store: Store, fails: int, *, lasting: bool) -> Iterator[Store]:
 def test_without_the_gate_nobody_acts(tmp_path: Path, clock: Clock, provider: Provider) -> None:
     """S4.3: a busy file, a server that is gone: refused with the reason, never bypassed."""
     path = tmp_path / "gate.db"
-    SQLite(path).migrate()
+    whole, impatient = SQLite(path), SQLite(path, busy_timeout_s=0.01)
+    whole.migrate()
+    whole.close()
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
     with pytest.raises(GateUnreachable, match="was not executed: the gate's database failed"):
-        Gate(SQLite(path, busy_timeout_s=0.01), clock=clock).call(REFUND, provider.act)
+        Gate(impatient, clock=clock).call(REFUND, provider.act)
+    impatient.close()
 
     async def on_a_loop() -> None:
         database = AsyncSQLite(path, busy_timeout_s=0.01)
