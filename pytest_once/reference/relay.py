@@ -99,12 +99,19 @@ class Relay:
             answers = _unknown(claimed, error)
         return self._database.transact(self._terms.note(claimed, answers))
 
-    def drain(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Rounds until nothing is left that can be sent, sleeping until claims end and retries are due."""
+    def drain(self, rounds: int | None = None) -> bool:
+        """Rounds until nothing is left that can be sent, sleeping until claims end and retries are due.
+
+        False: something was left after so many rounds. None: go on while it takes, which may be for ever.
+        """
         while (wait_s := self._database.transact(self._terms.wait_s())) is not None:
+            if rounds == 0:
+                return False
+            rounds = None if rounds is None else rounds - 1
             if wait_s:
-                sleep(wait_s)
+                time.sleep(wait_s)
             self.round()
+        return True
 
 
 class AsyncRelay:
@@ -126,12 +133,16 @@ class AsyncRelay:
             answers = _unknown(claimed, error)
         return await self._database.transact(self._terms.note(claimed, answers))
 
-    async def drain(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Rounds until nothing is left that can be sent, sleeping until claims end and retries are due."""
+    async def drain(self, rounds: int | None = None) -> bool:
+        """As `Relay.drain`."""
         while (wait_s := await self._database.transact(self._terms.wait_s())) is not None:
+            if rounds == 0:
+                return False
+            rounds = None if rounds is None else rounds - 1
             if wait_s:
-                await sleep(wait_s)
+                await asyncio.sleep(wait_s)
             await self.round()
+        return True
 
 
 def _unknown(claimed: Sequence[Delivery], error: Exception) -> dict[str, Answer]:
