@@ -68,7 +68,7 @@ def _step(step: Step) -> list[str]:
     if name == "option":
         said.append(f"{target}: {step.boundary.options[int(number)]}")
     elif name in KINDS:
-        said.append(f"{target}: {name}" + (", but it acts" if acts else ""))
+        said.append(f"{target}: {name}" + (", and it acts" if acts else ""))
     elif acts:
         said.append(f"{target} acts")
     return said
