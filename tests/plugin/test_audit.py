@@ -41,7 +41,7 @@ def test_given(once, number):
 """
     )
     lab.pytester.makeini("[pytest]\nfilterwarnings = ignore\n")
-    result = lab.pytester.runpytest_inprocess("--once-chaos=crash", "-p", "no:asyncio")
+    result = lab.pytester.runpytest_inprocess("--once-chaos=crash", "-p", "no:asyncio", "-p", "no:randomly")
     assert "ESCAPED_EFFECT" not in result.stdout.str(), result.stdout.str()
 
 
