@@ -59,14 +59,17 @@ def scene(violation: Violation) -> Scene | None:
     if not violation.story:
         return None
     life = violation.story[-1]
-    plan = violation.schedule.lives[life.number - 1]
+    earlier, plan = (
+        violation.schedule.lives[: len(violation.story) - 1],
+        violation.schedule.lives[len(violation.story) - 1],
+    )
     if plan.deliver is not None:
         return None
     number = _decisive(life, violation)
     site = life.steps[number].boundary.site if life.steps else None
     passings = [step for step in life.steps[: number + 1] if site and _line(step) == (site.file, site.line)]
     return Scene(
-        Schedule(violation.schedule.lives[: life.number - 1]),
+        Schedule(tuple(earlier)),
         life.number,
         None if life.site is not None else site,
         len(passings),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,6 +28,7 @@ from pytest_once.recording import FrontEnd, Recorder, Recording
 from pytest_once.replaying import Misfit, Replayed, replay
 from pytest_once.report import Report, Violation
 from pytest_once.scenario import Expectations, Limits, ScenarioError
+from pytest_once.shared_heap import shared_heap
 from pytest_once.stores import StoreError
 from pytest_once.trouble import Unexplorable
 from pytest_once.world import PictureShelf
@@ -80,9 +80,9 @@ class Exploration:
         recording.stage.settle()
 
     def _reported(self, answer: Callable[[], Report]) -> Report:
-        gc.freeze()  # children share these pages; a collection in one of them would copy them all
         try:
-            return self.premises.secrets.hidden(answer())
+            with shared_heap():
+                return self.premises.secrets.hidden(answer())
         except Unexplorable as failure:
             self.skipped = failure.skipped
             return self._no_answer(failure.verdict, str(failure), failure.traceback)
@@ -95,7 +95,6 @@ class Exploration:
         except (ScenarioError, StoreError, Misfit, ForkUnavailable) as failure:
             return self._no_answer(Verdict.INCONCLUSIVE, str(failure))
         finally:
-            gc.unfreeze()
             if self._recorder is not None:
                 self._recorder.settle()
 

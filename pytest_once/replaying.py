@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_once.boundaries import Boundary
@@ -87,7 +87,7 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             if said is not None:
                 findings += _first([judge_afterwards(evidence, sight, said)])
             grown = _grown(before, evidence.counts(sight))
-            story.append(LifeStory(number + 1, (), what, False, None, grown, plan.after_s, between=True))
+            story.append(LifeStory(_lives(story), (), what, False, None, grown, plan.after_s, between=True))
             continue
         said = None
         start_s = sight.now_s + (RESTART_S + plan.after_s if number else 0.0)
@@ -108,7 +108,7 @@ def replay(stage: Stage, evidence: Evidence, expectations: Expectations, root: S
             idle[-1] in idle[:-1] or (isinstance(life.ending, Looped) and not life.ending.progressing)
         ):
             findings.append(stuck(evidence, evidence.counts(life.last), len(idle) - 1 - idle.index(idle[-1])))
-        story.append(tell(number, plan, life, evidence, evidence.counts(sight)))
+        story.append(tell(_lives(story), plan, life, evidence, evidence.counts(sight)))
         sight = _asleep(life, plan) if plan.asleep else life.last
     needs_time = any(finding.verdict is Verdict.STUCK for finding in findings) and _completes_in_time(
         stage, evidence, expectations, sight, len(schedule.lives)
@@ -212,6 +212,11 @@ Grown = tuple[tuple[LogicalKey, int], ...]
 
 def _grown(before: Counts, now: Counts) -> Grown:
     return tuple((key, n) for key, n in now.items() if n != before.get(key, 0))
+
+
+def _lives(story: Sequence[LifeStory]) -> int:
+    """How many incarnations have been told: what arrives between two is none."""
+    return sum(not told.between for told in story)
 
 
 def tell(number: int, plan: LifePlan, life: Life, evidence: Evidence, before: Counts) -> LifeStory:

@@ -31,8 +31,9 @@ class Step:
 class LifeStory:
     """One incarnation as told to a person. ending: how it ended, in words; site: where, when known.
 
-    between: no incarnation, but what arrived or ended while no process lived; ending says what it was, effects what
-    came of it. after_s: seconds that passed before it, besides the restart.
+    number: 1 for the first incarnation. between: no incarnation, but what arrived or ended while no process lived,
+    after the incarnation of that number; ending says what it was, effects what came of it. after_s: seconds that passed
+    before it, besides the restart.
     """
 
     number: int

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import gc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -30,6 +29,7 @@ from pytest_once.once import Once
 from pytest_once.premises import ProviderServer
 from pytest_once.report import Report
 from pytest_once.scenario import seconds
+from pytest_once.shared_heap import shared_heap
 
 EXAMPLES = 40
 """Sequences of steps to play, unless the test or a profile says otherwise; a life takes about 20 ms."""
@@ -98,11 +98,10 @@ def _test_case(cls: type[OnceStateMachine]) -> Any:
     )
 
     def run_test(self: Any) -> None:
-        gc.freeze()  # children share these pages; a collection in one of them would copy them all
         try:
-            run_state_machine_as_test(cls, settings=_that_fit(self.settings))
+            with shared_heap():
+                run_state_machine_as_test(cls, settings=_that_fit(self.settings))
         finally:
-            gc.unfreeze()
             _close(cls)
 
     test: Any = run_test

@@ -10,8 +10,6 @@ import uuid
 from os import urandom as early_urandom
 from typing import Any
 
-import pytest
-
 from pytest_once import entropy
 from pytest_once.boundaries import rebinding
 from tests.boundaries.recording import recorded

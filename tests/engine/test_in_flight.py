@@ -49,6 +49,14 @@ def test_a_late_request_acts_when_it_arrives(tmp_path: Path) -> None:
     assert "still on its way arrives" in terminal.render(report)
 
 
+def test_an_arrival_between_two_lives_is_no_incarnation() -> None:
+    """Counting it, the story would jump from the first incarnation to the third."""
+    report = replay(one_call, f"la@{mark_of(first_call(one_call))}/d1/.")
+    assert [(life.between, life.number) for life in report.replayed] == [(False, 1), (True, 1), (False, 2)]
+    assert "incarnation 2" in terminal.render(report)
+    assert "incarnation 3" not in terminal.render(report)
+
+
 def test_a_late_copy_acts_now_and_arrives_again(tmp_path: Path) -> None:
     """The sender has its answer; the copy meets the receipt."""
     mark = mark_of(first_call(one_call))
