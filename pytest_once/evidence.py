@@ -254,6 +254,18 @@ class Evidence:
                 said.append(f"{name}: {others} {'more ' if sentences else ''}{promises}, on which nothing depended")
         return said
 
+    def misnamed(self, sight: Sight) -> list[str]:
+        """Providers whose effects lack the field that is said to hold their logical key, each with that field."""
+        rows = self.rows(sight)
+        keyed = {effect.provider: False for effect in rows.effects}
+        for effect in rows.effects:
+            keyed[effect.provider] |= effect.logical_key is not None
+        return [
+            f"{provider.name}: key_field={provider.key_field!r}"
+            for provider in rows.providers
+            if provider.key_field is not None and not keyed.get(provider.name, True)
+        ]
+
     def _named(self, tokens: frozenset[str]) -> Naming:
         return self.naming.with_tokens(tokens)
 

@@ -290,6 +290,10 @@ class Exploration:
             "every outside effect passes a boundary (audited, not proven)",
             *evidence.contracts(_end(recorded)),
         ]
+        said += [
+            f"{misnamed} names no field of its requests (a slip of the pen?), so their whole payloads tell intents apart"
+            for misnamed in evidence.misnamed(_end(recorded))
+        ]
         asked = sorted({b.target for b in recorded.boundaries if b.kind == "http" and b.provider is None})
         if asked:
             said.append(f"asked for real, and taken to answer the same each time: {_listed(asked)}")

@@ -242,6 +242,17 @@ def test_a_payload_field_named_by_the_provider_is_the_key() -> None:
     assert counts(report) == {"order_1": 1}
 
 
+@pytest.mark.parametrize("field", ["order", "ordr"])
+def test_a_key_field_that_no_request_has_is_told(field: str) -> None:
+    """Misspelt, it would leave the reader believing that effects are told apart by it."""
+
+    def body(once: Once) -> None:
+        once.provider("pay", contract="none", key_field=field).call("refund", {"order": "order_1"})
+
+    said = [one for one in crashed(body).assumptions if "slip of the pen" in one]
+    assert [one.split(" names")[0] for one in said] == ([] if field == "order" else ["pay: key_field='ordr'"])
+
+
 def test_a_tool_is_counted_under_its_key_or_its_arguments() -> None:
     """A literal, a function of the call, or else what it was called with, by parameter name."""
 
