@@ -291,7 +291,7 @@ class Exploration:
             *evidence.contracts(_end(recorded)),
         ]
         said += [
-            f"{misnamed} names no field of its requests (a slip of the pen?), so their whole payloads tell intents apart"
+            f"{misnamed} names no field of its requests (a slip of the pen?): their whole payloads tell intents apart"
             for misnamed in evidence.misnamed(_end(recorded))
         ]
         asked = sorted({b.target for b in recorded.boundaries if b.kind == "http" and b.provider is None})
