@@ -41,3 +41,15 @@ def test_the_reference_names_every_option_hook_marker_argument_and_fixture_membe
             "misuse",
         ):
             assert f"`{member}" in reference, member
+
+
+def test_the_architecture_names_every_module_of_the_engine() -> None:
+    """A map that lacks rooms is not looked at twice."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = page[page.index("## The rooms") : page.index("`once_fakes`: ")]
+    named = set(re.findall(r"`([a-z_]+/?)`", rooms)) - {"pytest_once"}
+    there = {path.stem for path in (ROOT / "pytest_once").glob("*.py") if path.stem != "__init__"}
+    there |= {f"{path.parent.name}/" for path in (ROOT / "pytest_once").glob("*/__init__.py")}
+    assert named == there
+    places = set(re.findall(r"`(tests(?:/[a-z]+)?)/?`", page))
+    assert {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")} <= places
