@@ -16,6 +16,16 @@ def test_the_readme_links_only_to_what_exists() -> None:
                 assert (file.parent / target).exists(), f"{file.name} links to {target}"
 
 
+def test_the_index_and_the_navigation_name_every_page() -> None:
+    """A page that nobody links to is not read."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        if page.name != "index.md":
+            assert f"]({page.name})" in index, page.name
+        assert re.search(rf"^ +- {re.escape(page.name)}$", navigation, re.MULTILINE), page.name
+
+
 def test_the_reference_names_every_option_hook_marker_argument_and_fixture_member() -> None:
     """What a user can write must be in the reference, and nothing else."""
     from pytest_once import hookspecs
@@ -28,6 +38,8 @@ def test_the_reference_names_every_option_hook_marker_argument_and_fixture_membe
     assert {"chaos", "replay"} <= options
     for option in options:
         assert f"`--once-{option}" in reference
+    for key in re.findall(r'addini\("(once_[a-z_]+)"', plugin):
+        assert f"`{key}" in reference, key
     for hook in (name for name in vars(hookspecs) if name.startswith("pytest_once_")):
         assert f"`{hook}(" in reference, hook
     for argument in _MARKER_ARGUMENTS:
