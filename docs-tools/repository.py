@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 _log = logging.getLogger("mkdocs.hooks.repository")
 
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(#[^)]*)?(?=\))")
-_LANGUAGES = {".py": "python", ".sh": "bash", ".mjs": "javascript", ".toml": "toml", ".json": "json"}
+_LANGUAGES = {".py": "python", ".sh": "bash", ".mjs": "javascript", ".toml": "toml", ".json": "json", ".txt": "text"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Lead each link out of docs/ to the page that was made for it."""
     here = page.file.src_uri
     place = _origin(here, _root(config))
-    if place.endswith((".md", "/")) is False:
+    if not place.endswith((".md", "/")):
         return markdown  # a file of code: what looks like a link in it is none
 
     def led(match: re.Match[str]) -> str:
@@ -85,11 +85,16 @@ def _origin(page: str, root: Path) -> str:
     return posixpath.join(target, "") if (root / target).is_dir() else target
 
 
+def _readable(path: Path) -> bool:
+    """Whether a listing shows it: somebody may have left a database beside the examples."""
+    return path.is_dir() or path.suffix == ".md" or path.suffix in _LANGUAGES
+
+
 def _shown(root: Path, target: str) -> str:
     """The file as Markdown, or a list of what is in the directory."""
     path = root / target
     if path.is_dir():
-        inside = sorted(one.name for one in path.iterdir() if one.name[:1] not in "._" and one.name != "__pycache__")
+        inside = sorted(one.name for one in path.iterdir() if one.name[0] not in "._" and _readable(one))
         return f"# {target}\n\n" + "".join(f"- [{name}]({name})\n" for name in inside)
     text = path.read_text(encoding="utf-8")
     if target.endswith(".md"):

@@ -33,7 +33,7 @@ RUN_ELSEWHERE = {"reference-implementation.md": "tests/reference/test_documented
 """Page -> the test that runs its programs."""
 
 _BLOCK = re.compile(r"^(?:<!-- (?P<said>.*?) -->\n)?```(?P<language>\S*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-_CONFTEST = """
+_FEW = """
 from hypothesis import settings
 settings.register_profile("short", max_examples=3, stateful_step_count=3, database=None)
 settings.load_profile("short")
@@ -140,8 +140,10 @@ def place_of(case: ElementTree.Element) -> tuple[str, ...]:
 
 def run_tests(stage: Stage, directory: Path, chaos: str) -> str:
     """What pytest prints. Each explored test has the verdict that the page shows, and every other one passes."""
-    for name, text in {"conftest.py": _CONFTEST, **stage.files}.items():
+    for name, text in stage.files.items():
         (directory / name).write_text(text, encoding="utf-8")
+    if any("hypothesis" in text for text in stage.files.values()):
+        (directory / "conftest.py").write_text(_FEW, encoding="utf-8")
     tests = sorted(name for name in stage.files if name.startswith("test_"))
     if not tests:
         return ""

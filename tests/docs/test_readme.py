@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,11 @@ def test_the_index_and_the_navigation_name_every_page() -> None:
 
 def test_the_reference_names_every_option_hook_marker_argument_and_fixture_member() -> None:
     """What a user can write must be in the reference, and nothing else."""
+    import once_fakes
+    import pytest_once
     from pytest_once import hookspecs
     from pytest_once.once import Once
+    from pytest_once.report import Report
     from pytest_once.scenario import _MARKER_ARGUMENTS
 
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -42,6 +46,8 @@ def test_the_reference_names_every_option_hook_marker_argument_and_fixture_membe
         assert f"`{key}" in reference, key
     for hook in (name for name in vars(hookspecs) if name.startswith("pytest_once_")):
         assert f"`{hook}(" in reference, hook
+    for name in (*pytest_once.__all__, *once_fakes.__all__, "passed", *(one.name for one in fields(Report))):
+        assert f"`{name}`" in reference or f"`{name}(" in reference, name
     for argument in _MARKER_ARGUMENTS:
         assert f"`{argument}`" in reference or f"{argument}=1" in reference
     for member in vars(Once):
