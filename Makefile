@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := test
-.PHONY: agents demo test
+.PHONY: agents demo docs test
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m pytest --once-chaos examples
@@ -23,6 +23,10 @@ test: $(VENV)/.installed-test
 agents: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m agents tests/examples/test_agents.py
 
+# What tests/docs/test_site.py builds too: a warning fails.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -W error -m mkdocs build --strict --site-dir build/docs
+
 # A stamp newer than pyproject.toml means there is nothing to install.
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	$(PIP) -e .
@@ -30,6 +34,10 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	$(PIP) -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e '.[docs]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/bin/python:

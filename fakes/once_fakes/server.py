@@ -82,7 +82,9 @@ class LoopbackServer:
             raise ValueError(f"a token is made of letters, digits, '_' and '-'; {token!r} is not")
         if https:
             self.ca_file()
-        self._tell({"serve": token, "ledger": os.path.abspath(ledger)})
+        # A contract may name a dialect of the tests' own, which only this process knows where to find.
+        paths = [os.path.abspath(path) for path in sys.path]
+        self._tell({"serve": token, "ledger": os.path.abspath(ledger), "paths": paths})
         return f"{'https' if https else 'http'}://127.0.0.1:{self._port}/{token}"
 
     def forget(self, token: str) -> None:

@@ -40,7 +40,8 @@ class _Desk:
     def _do(self, order: dict[str, Any]) -> dict[str, Any]:
         application = self._application
         match order:
-            case {"serve": token, "ledger": ledger}:
+            case {"serve": token, "ledger": ledger, "paths": paths}:
+                sys.path += [path for path in paths if path not in sys.path]
                 application.serve(token, ledger)
             case {"forget": token}:
                 application.forget(token)

@@ -1,42 +1,12 @@
-"""The README and the docs say what the code does."""
+"""What the README and the docs name exists, and what a user can write is named."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from dataclasses import fields
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLE = "\n\n".join(re.findall(r"<!-- example: test_refund.py -->\n```python\n(.*?)```", README, re.DOTALL))
-OUTPUTS = re.findall(r"<!-- output -->\n```text\n(.*?)```", README, re.DOTALL)
-PATH = os.pathsep.join([str(ROOT), str(ROOT / "fakes")])
-
-
-def run_readme_example(directory: Path, *arguments: str) -> str:
-    """Run the README's example as a reader would, in a directory of its own."""
-    (directory / "test_refund.py").write_text(EXAMPLE, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": PATH, "COLUMNS": "80", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "pytest_once.plugin", "--once-chaos", *arguments]
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return run_readme_example(tmp_path_factory.mktemp("readme"), "test_refund.py")
-
-
-@pytest.mark.parametrize("number", range(2))
-def test_the_readme_shows_what_the_example_really_prints(printed: str, number: int) -> None:
-    """Output in the README that the code does not print any more would mislead the first reader."""
-    shown = OUTPUTS[number].strip("\n")
-    assert shown in printed, printed
 
 
 def test_the_readme_links_only_to_what_exists() -> None:
@@ -47,9 +17,23 @@ def test_the_readme_links_only_to_what_exists() -> None:
                 assert (file.parent / target).exists(), f"{file.name} links to {target}"
 
 
-def test_the_reference_names_every_option_marker_argument_and_fixture_member() -> None:
+def test_the_index_and_the_navigation_name_every_page() -> None:
+    """A page that nobody links to is not read."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        if page.name != "index.md":
+            assert f"]({page.name})" in index, page.name
+        assert re.search(rf"^ +- {re.escape(page.name)}$", navigation, re.MULTILINE), page.name
+
+
+def test_the_reference_names_every_option_hook_marker_argument_and_fixture_member() -> None:
     """What a user can write must be in the reference, and nothing else."""
+    import once_fakes
+    import pytest_once
+    from pytest_once import hookspecs
     from pytest_once.once import Once
+    from pytest_once.report import Report
     from pytest_once.scenario import _MARKER_ARGUMENTS
 
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -58,6 +42,12 @@ def test_the_reference_names_every_option_marker_argument_and_fixture_member() -
     assert {"chaos", "replay"} <= options
     for option in options:
         assert f"`--once-{option}" in reference
+    for key in re.findall(r'addini\("(once_[a-z_]+)"', plugin):
+        assert f"`{key}" in reference, key
+    for hook in (name for name in vars(hookspecs) if name.startswith("pytest_once_")):
+        assert f"`{hook}(" in reference, hook
+    for name in (*pytest_once.__all__, *once_fakes.__all__, "passed", *(one.name for one in fields(Report))):
+        assert f"`{name}`" in reference or f"`{name}(" in reference, name
     for argument in _MARKER_ARGUMENTS:
         assert f"`{argument}`" in reference or f"{argument}=1" in reference
     for member in vars(Once):
@@ -69,3 +59,15 @@ def test_the_reference_names_every_option_marker_argument_and_fixture_member() -
             "misuse",
         ):
             assert f"`{member}" in reference, member
+
+
+def test_the_architecture_names_every_module_of_the_engine() -> None:
+    """A map that lacks rooms is not looked at twice."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = page[page.index("## The rooms") : page.index("`once_fakes`: ")]
+    named = set(re.findall(r"`([a-z_]+/?)`", rooms)) - {"pytest_once"}
+    there = {path.stem for path in (ROOT / "pytest_once").glob("*.py") if path.stem != "__init__"}
+    there |= {f"{path.parent.name}/" for path in (ROOT / "pytest_once").glob("*/__init__.py")}
+    assert named == there
+    places = set(re.findall(r"`(tests(?:/[a-z]+)?)/?`", page))
+    assert {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")} <= places

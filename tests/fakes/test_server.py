@@ -182,6 +182,23 @@ def test_unknown_addresses_are_a_404(server: LoopbackServer, pay: Provider, ledg
     assert ledger.arrivals() == []
 
 
+def test_a_dialect_beside_the_tests_is_found(
+    server: LoopbackServer, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the process of the tests knows where they are, and the server is another one."""
+    (tmp_path / "dialect_of_a_test.py").write_text(
+        "from once_fakes.dialect import Dialect\n"
+        "class Ours(Dialect):\n"
+        "    def status(self, contract, shown):\n"
+        "        return 201\n"
+        "OURS = Ours()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    contract = Contract(name="ours", dialect="dialect_of_a_test:OURS")
+    provider = Provider("ours", contract, ledger, lambda: server.address("beside", ledger.path))
+    assert httpx.post(provider.url, json=1).status_code == 201
+
+
 def test_an_internal_error_is_a_500_and_goes_to_standard_error(tmp_path: Path) -> None:
     """The client gets a document; whoever looks for the reason finds the traceback with the server."""
     server = LoopbackServer()
