@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_once import Once
-from pytest_once.faults import DUPLICATE, KINDS, LATE, LATE_COPY, LATE_TWICE, STALE_READ
+from pytest_once.faults import DUPLICATE, KINDS, LATE, LATE_COPY, LATE_TWICE, STALE_READ, STORE_FULL, STORE_READONLY
 from tests.reference import workers
 from tests.reference.conftest import Store
 from tests.reference.workers import DOUBTED, KEYS, LOOK_UP, LOOK_UP_AND_KEYS, NEITHER
@@ -23,6 +23,9 @@ NOT_DOUBLED = tuple(kind for kind in KINDS if kind not in (DUPLICATE, LATE_COPY,
 
 PROMPT = tuple(kind for kind in NOT_DOUBLED if kind not in (LATE, STALE_READ))
 """What the promise `ARRIVES_AT_ONCE` excludes as well; the same page shows what becomes of it otherwise."""
+
+NO_STORE_TWICE = tuple(kind for kind in KINDS if kind not in (STORE_FULL, STORE_READONLY))
+"""A full and a read-only store leave just what a busy one leaves: nothing."""
 
 ATTEMPTS_OF_A_MESSAGE = ("outbox.attempts", "outbox.reason")
 """With any number of attempts, the number grows for ever and decides nothing; the reason is for people."""
@@ -85,9 +88,9 @@ def test_gate_without(once: Once, database: Store) -> None:
     workers.refund_on(database, once, NEITHER, reconciles=False)
 
 
-# As the gate with keys.
+# As the gate with keys, and a store that commits nothing only says that it is busy.
 @pytest.mark.answer("EXACTLY_ONCE")
-@pytest.mark.once_effect(**{**DEEP, **SMALLER}, **GATED)
+@pytest.mark.once_effect(**{**DEEP, **SMALLER, "faults": NO_STORE_TWICE}, **GATED)
 def test_reconciler_with_keys(once: Once, database: Store) -> None:
     """S4.2, S4.4: whether the look-up finds it in time or not."""
     workers.refund_on(database, once, LOOK_UP_AND_KEYS)
