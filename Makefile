@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := test
-.PHONY: agents demo test
+.PHONY: agents demo judge test
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m pytest --once-chaos examples
@@ -18,6 +18,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
+
+# Explores the reference and the examples, about a quarter of an hour; the databases of psycopg are left out without a server.
+judge: $(VENV)/.installed-test
+	$(BIN)/python -m pytest --once-chaos tests/reference examples
 
 # ONCE_AGENT_ENVS=DIR keeps the frameworks' environments from run to run.
 agents: $(VENV)/.installed-test

@@ -25,6 +25,15 @@ T = TypeVar("T")
 
 STORES = ("sqlite3", "aiosqlite", "psycopg")
 
+ANSWER = "answer"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{ANSWER}(verdict): a judged test; explored, this must be the verdict, and nothing may be left unexplored",
+    )
+
 
 class Store(Protocol):
     """What a test does with a database, whichever it is."""

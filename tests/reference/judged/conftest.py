@@ -10,16 +10,7 @@ import pytest
 
 from pytest_once import Once
 from pytest_once.reference.databases import AsyncSQLite, PostgreSQL, SQLite
-from tests.reference.conftest import STORES, OnALoop, Store, deploy
-
-MARKER = "answer"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        f"{MARKER}(verdict): explored, this must be the verdict, and nothing may be left unexplored",
-    )
+from tests.reference.conftest import ANSWER, STORES, OnALoop, Store, deploy
 
 
 @pytest.hookimpl(wrapper=True)
@@ -28,7 +19,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     explored = dict(report.user_properties).get("once")
-    marker = item.get_closest_marker(MARKER)
+    marker = item.get_closest_marker(ANSWER)
     if report.when == "call" and report.passed and explored:
         found = json.loads(str(explored))
         answer = (found["verdict"], found["coverage"])
