@@ -19,7 +19,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
 
-# Explores the reference and the examples, about a quarter of an hour; the databases of psycopg are left out without a server.
+# Explores every part of the reference on every store, and the examples: about twenty minutes.
 judge: $(VENV)/.installed-test
 	$(BIN)/python -m pytest --once-chaos tests/reference examples
 

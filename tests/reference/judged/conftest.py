@@ -25,7 +25,7 @@ def pytest_runtest_makereport(
         answer = (found["verdict"], found["coverage"])
         if marker is None or answer != (*marker.args, "exhausted"):
             report.outcome = "failed"
-            report.longrepr = f"declared: {marker and marker.args}; found: {answer}\n\n{found['text']}"
+            report.longrepr = f"declared: {marker and marker.args}; found: {answer}"
     return report
 
 
