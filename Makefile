@@ -10,7 +10,7 @@ SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 EXPLORING := tests/engine tests/hypothesis tests/incidents tests/reference
 
 .DEFAULT_GOAL := test
-.PHONY: agents demo docs test
+.PHONY: agents demo docs judge test
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m pytest --once-chaos examples
@@ -22,6 +22,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto $(EXPLORING)
 	$(BIN)/python -m pytest -n auto $(EXPLORING:%=--ignore=%)
+
+# Explores every part of the reference on every store, and the examples: about twenty minutes.
+judge: $(VENV)/.installed-test
+	$(BIN)/python -m pytest --once-chaos tests/reference examples
 
 # ONCE_AGENT_ENVS=DIR keeps the frameworks' environments from run to run.
 agents: $(VENV)/.installed-test

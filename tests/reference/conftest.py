@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -17,12 +18,21 @@ from pytest_once.reference.answers import Answer
 from pytest_once.reference.claims import Delivery
 from pytest_once.reference.databases import AsyncDatabase, AsyncSQLite, PostgreSQL, SQLite
 from pytest_once.reference.relay import AsyncRelay, Relay, Round, Send, Terms
-from pytest_once.reference.steps import Steps
+from pytest_once.reference.steps import Statement, Steps
 from tests.services import POSTGRESQL_URL
 
 T = TypeVar("T")
 
 STORES = ("sqlite3", "aiosqlite", "psycopg")
+
+ANSWER = "answer"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{ANSWER}(verdict): a judged test; explored, this must be the verdict, and nothing may be left unexplored",
+    )
 
 
 class Store(Protocol):
@@ -133,3 +143,39 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
 @pytest.fixture
 def store(open_store: Opener) -> Store:
     return open_store("own")
+
+
+def deploy(store: Store) -> None:
+    """The database as a deployment leaves it: migrated and empty, with what the tests' consumer shows."""
+    store.migrate()
+    store.transact(_create_shown())
+
+
+def _create_shown() -> Steps[None]:
+    yield Statement("CREATE TABLE shown (event TEXT NOT NULL)")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A directory with two databases, of a worker and of a consumer."""
+    for name in ("agent.db", "dashboard.db"):
+        with closing(SQLite(tmp_path / name)) as database:
+            deploy(database)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def templates(server: psycopg.Connection[tuple[object, ...]]) -> Iterator[list[str]]:
+    """URLs of two PostgreSQL databases of the same kind; each exploration gets copies."""
+    names = [f"reference_{name}_{os.getpid()}" for name in ("agent", "dashboard")]
+    address = urlsplit(os.environ.get("ONCE_POSTGRESQL_URL", POSTGRESQL_URL))
+    urls = [urlunsplit(address._replace(path=f"/{name}")) for name in names]
+    try:
+        for name, url in zip(names, urls, strict=True):
+            server.execute(f"CREATE DATABASE {name}".encode())
+            with closing(PostgreSQL(url)) as database:
+                deploy(database)
+        yield urls
+    finally:
+        for name in names:
+            server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())

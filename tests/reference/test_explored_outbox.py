@@ -6,105 +6,39 @@ they decide nothing is checked by the engine.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
 import pytest
 
-from once_fakes import Provider
 from pytest_once import Once, Report, Verdict, explore
-from pytest_once.reference import outbox
-from pytest_once.reference.answers import Answer, Applied, Failed
+from pytest_once.reference.answers import Answer, Applied
 from pytest_once.reference.backlog import dead_letters
 from pytest_once.reference.claims import Delivery
 from pytest_once.reference.databases import AsyncSQLite, Database, PostgreSQL, SQLite
-from pytest_once.reference.identity import Effect, uuid7
-from pytest_once.reference.inbox import Inbox
-from pytest_once.reference.messages import Command, Fact
-from pytest_once.reference.planning import Planned, plan
-from pytest_once.reference.relay import AsyncRelay, Relay, Send, Terms, into_inbox, into_inbox_async, one_by_one
-from pytest_once.reference.steps import Statement, Steps
-from tests.reference.messages import report
-from tests.services import POSTGRESQL_URL
+from pytest_once.reference.messages import Fact
+from pytest_once.reference.relay import AsyncRelay, Relay, Send, into_inbox, into_inbox_async, one_by_one
+from tests.reference.conftest import OnALoop, Store
+from tests.reference.workers import (
+    DASHBOARD,
+    FACTS,
+    by_attempt,
+    own_id,
+    plan_and_pay,
+    relay_to,
+    save,
+    show,
+    what_is_shown,
+)
 
 pytestmark = pytest.mark.slow
-
-FACT = report(1)
-DASHBOARD = Inbox("dashboard")
-FACTS = Terms(kind=Fact, name="relay")
-COMMANDS = Terms(kind=Command, name="relay")
 
 NOT_COMMITTED_OR_UNKNOWN = ("store-busy", "commit-unknown")
 """A full and a read-only store leave just what a busy one leaves: nothing."""
 
 LOST = ("lost-response", "late-copy")
-
-
-class Later(Exception):
-    """The worker has tried for long enough, and is started again."""
-
-
-def save(allowed: int | None = None) -> Steps[None]:
-    """The report is saved, and with it the news, under the id that the report's version has."""
-    yield Statement("INSERT INTO tasks VALUES ('acme', 'report-17', 'v1', 1) ON CONFLICT DO NOTHING")
-    yield from outbox.put(FACT, now=time.time(), allowed=allowed)
-
-
-def ask(allowed: int | None = None) -> Steps[None]:
-    command = Command(
-        event_id="acme:t1:pay:refund",
-        event_type="refund",
-        tenant="acme",
-        object_id="o1",
-        version=1,
-        payload={"amount": 5},
-    )
-    yield from outbox.put(command, now=time.time(), allowed=allowed)
-
-
-def show(fact: Fact) -> Steps[None]:
-    yield Statement("INSERT INTO shown VALUES (?)", (fact.event_id,))
-
-
-def what_is_shown() -> Steps[list[str]]:
-    return [str(event) for (event,) in (yield Statement("SELECT event FROM shown"))]
-
-
-def create() -> Steps[None]:
-    yield Statement("CREATE TABLE shown (event TEXT NOT NULL)")
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A directory with the two databases, migrated and empty, as a deployment leaves them."""
-    for name in ("agent.db", "dashboard.db"):
-        with closing(SQLite(tmp_path / name)) as database:
-            database.migrate()
-            database.transact(create())
-    return tmp_path
-
-
-@pytest.fixture(scope="session")
-def templates(server: psycopg.Connection[tuple[object, ...]]) -> Iterator[list[str]]:
-    """URLs of two PostgreSQL databases of the same kind; each exploration gets copies."""
-    names = [f"reference_{name}_{os.getpid()}" for name in ("agent", "dashboard")]
-    address = urlsplit(os.environ.get("ONCE_POSTGRESQL_URL", POSTGRESQL_URL))
-    try:
-        for name in names:
-            server.execute(f"CREATE DATABASE {name}".encode())
-            with closing(PostgreSQL(urlunsplit(address._replace(path=f"/{name}")))) as database:
-                database.migrate()
-                database.transact(create())
-        yield [urlunsplit(address._replace(path=f"/{name}")) for name in names]
-    finally:
-        for name in names:
-            server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
 
 def explored(body: Callable[[Once], Any], **how: Any) -> Report:
@@ -208,53 +142,23 @@ def test_a_limit_of_attempts_escalates_and_never_repeats(files: Path) -> None:
 # Somebody else's service
 
 
-def refunding(pay: Provider, key: Callable[[Delivery], str | None]) -> Send:
-    def call(delivery: Delivery) -> Answer:
-        reply = pay.call("refund", dict(delivery.message.payload), key=key(delivery))
-        return Applied(f"status {reply.status}") if reply.status < 400 else Failed(f"status {reply.status}")
-
-    return one_by_one(call)
-
-
-def own_id(delivery: Delivery) -> str:
-    return delivery.event_id
-
-
-def by_attempt(delivery: Delivery) -> str:
-    return f"{delivery.event_id}:{delivery.token}"
-
-
-def pays(ours: Database, once: Once, key: Callable[[Delivery], str | None], contract: str = "client_key") -> None:
-    ours.transact(ask())
-    if not Relay(ours, refunding(once.provider("pay", contract=contract), key), COMMANDS).drain(rounds=2):
-        raise Later
-
-
 @pytest.mark.parametrize("store", ["sqlite3", "aiosqlite", "psycopg"])
 def test_a_provider_that_keeps_keys_acts_once(store: str, files: Path, request: pytest.FixtureRequest) -> None:
     """S2.11: the event id is the idempotency key; lost and late answers then cost a repetition, not an effect."""
     url = request.getfixturevalue("templates")[0] if store == "psycopg" else ""
 
     def body(once: Once) -> None:
-        database = PostgreSQL(once.track(url)) if url else SQLite(once.track(files) / "agent.db")
+        database: Store
+        if store == "psycopg":
+            database = PostgreSQL(once.track(url))
+        elif store == "aiosqlite":
+            database = OnALoop(AsyncSQLite(once.track(files) / "agent.db"))
+        else:
+            database = SQLite(once.track(files) / "agent.db")
         with closing(database):
-            pays(database, once, own_id)
+            relay_to(database, once, "client_key")
 
-    async def body_async(once: Once) -> None:
-        ours = AsyncSQLite(once.track(files) / "agent.db")
-        send = refunding(once.provider("pay", contract="client_key"), own_id)
-
-        async def send_async(batch: Sequence[Delivery]) -> Any:
-            return send(batch)
-
-        try:
-            await ours.transact(ask())
-            if not await AsyncRelay(ours, send_async, COMMANDS).drain(rounds=2):
-                raise Later
-        finally:
-            await ours.close()
-
-    exhausted(explored(body_async if store == "aiosqlite" else body, faults=LOST, soft_faults=1))
+    exhausted(explored(body, faults=LOST, soft_faults=1))
 
 
 @pytest.mark.parametrize(("key", "contract"), [(by_attempt, "client_key"), (own_id, "none")])
@@ -265,7 +169,7 @@ def test_without_a_stable_key_or_a_provider_that_keeps_it_the_window_stays_open(
 
     def body(once: Once) -> None:
         with closing(SQLite(once.track(files) / "agent.db")) as database:
-            pays(database, once, key, contract)
+            relay_to(database, once, contract, key=key)
 
     # Here the number of the attempt does decide something, so it must not be left out of the state.
     assert explored(body, profile="crash", ignore=(), max_states=60).verdict is Verdict.DUPLICATE
@@ -279,11 +183,8 @@ def test_a_name_made_at_planning_time_survives_and_one_made_at_sending_time_does
 
     def body(once: Once, *, stored: bool) -> None:
         pay = once.provider("pay", contract="client_key")
-        refund = Planned("pay", Effect("refund", bearing=("order",)), {"order": "o1"})
         with closing(SQLite(once.track(files) / "agent.db")) as database:
-            (intent,) = database.transact(plan("acme", "t1", "refund", [refund], now=time.time(), new_id=uuid7))
-            key = intent.intent_id if stored else uuid7()
-            pay.call("refund", dict(intent.payload), key=key).raise_for_status()
+            plan_and_pay(database, pay, stored=stored)
 
     exhausted(explored(lambda once: body(once, stored=True), ignore=(), faults=LOST))
     assert explored(lambda once: body(once, stored=False), ignore=(), profile="crash").verdict is Verdict.DUPLICATE

@@ -82,7 +82,7 @@ def _believes(certainty: Certainty, *names: str) -> Callable[[BaseException], Ou
 # -- what may begin ------------------------------------------------------------------------------------------
 
 
-def _ended_lease_is_free(found: Stored, now: float) -> Steps[bool]:
+def ended_lease_is_free(found: Stored, now: float) -> Steps[bool]:
     rows = yield Statement(
         "UPDATE gate_intents SET state = 'REGISTERED', lease_until = NULL WHERE intent_id = ? RETURNING 1",
         (found.intent_id,),
@@ -221,7 +221,7 @@ MUTANTS = (
            refunding(classify=_believes(Certainty.FAILED, "")), blind,
            {**BLIND, **LOST, "definite_failure": (Failed,)}, ESCALATED),
     Mutant("lease-expiry-retries", "A lease that has ended lets the next one act.", DUPLICATE,
-           refunding((transitions, "expire_one", _ended_lease_is_free)), blind, BLIND, ESCALATED),
+           refunding((transitions, "expire_one", ended_lease_is_free)), blind, BLIND, ESCALATED),
     Mutant("unknown-retried", "UNKNOWN is tried again like a failure.", DUPLICATE,
            refunding((transitions, "may_begin", _unknown_may_begin)), blind,
            {**BLIND, **LOST}, ESCALATED),
