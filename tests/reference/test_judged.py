@@ -71,6 +71,7 @@ def test_asks_a_person(once):
 """
 
 
+@pytest.mark.slow
 def test_another_answer_than_the_declared_one_fails(tmp_path: Path) -> None:
     """ESCALATED passes where it is allowed; where exactly once is declared it must not."""
     (tmp_path / "conftest.py").write_text(
