@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,7 @@ def test_asks_a_person(once):
 """
 
 
+@pytest.mark.slow
 def test_another_answer_than_the_declared_one_fails(tmp_path: Path) -> None:
     """ESCALATED passes where it is allowed; where exactly once is declared it must not."""
     (tmp_path / "conftest.py").write_text(
@@ -104,3 +106,17 @@ def test_the_body_of_a_judged_test_convicts_a_gate_whose_ended_lease_lets_the_ne
     assert (right.verdict, right.coverage) == (Verdict.ESCALATED, "exhausted"), right.bound
     wrong = explored((transitions, "expire_one", ended_lease_is_free))
     assert wrong.verdict is Verdict.DUPLICATE, wrong.problem
+
+
+def test_the_page_names_each_judged_test_with_what_it_declares() -> None:
+    """A verdict on the page that no test declares would be nobody's."""
+    page = (ROOT / "docs" / "reference-implementation.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([a-z ]+) \| ([A-Z_]+) \| .*? \| (\d), (\d) \|", page, re.MULTILINE)
+    declared = []
+    for name, test in vars(parts).items():
+        if name.startswith("test_"):
+            marks = {mark.name: mark for mark in test.pytestmark}
+            bounds = marks["once_effect"].kwargs
+            row = (marks["answer"].args[0], str(bounds["soft_faults"]), str(bounds["in_flight"]))
+            declared.append((name.removeprefix("test_").replace("_", " "), *row))
+    assert rows == declared

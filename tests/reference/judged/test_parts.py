@@ -2,7 +2,7 @@
 
 Without --once-chaos they run once, undisturbed. The faults are those of the profile `deep`, given here so that every
 profile but `crash` explores them. Where two soft faults in a life, and two requests on their way, make the search last
-longer than a minute, the bound is said at the test.
+about a minute or longer, there is one of each (`SMALLER`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_relay_without(once: Once, database: Store) -> None:
     workers.relay_to(database, once, "none", rounds=1, allowed=1)
 
 
-# One soft fault, one request on its way: with two of each the search lasts minutes.
+# One soft fault, one request on its way: a second request alone doubles the time.
 @pytest.mark.answer("EXACTLY_ONCE")
 @pytest.mark.once_effect(**{**DEEP, **SMALLER}, **GATED)
 def test_gate_with_keys(once: Once, database: Store) -> None:
