@@ -307,14 +307,15 @@ class Exploration:
         if self.expectations.restart_after_s != AT_ONCE_S:
             delays = ", ".join(duration(after_s) for after_s in self.expectations.restart_after_s)
             said.append(f"before a restart pass the delays that restart_after= names, and no others: {delays}")
-        if self.expectations.ignore:
-            names = ", ".join(self.expectations.ignore)
-            said.append(f"ignored; exchanged in every state, which made no difference: {names}")
         unknown = [pattern for pattern in self.expectations.ignore if not _names(pattern, explorer.exchanged)]
+        exchanged = [pattern for pattern in self.expectations.ignore if pattern not in unknown]
+        if exchanged:
+            said.append(f"ignored; exchanged in every state, which made no difference: {', '.join(exchanged)}")
         if unknown and not explorer.not_exchanged and len(explorer.graph.nodes) > 1:
             said.append(f"ignore= names nothing with a value to exchange (a slip of the pen?): {', '.join(unknown)}")
         if explorer.not_exchanged:
-            said.append(f"ignored, but not exchanged, because the store refused: {_listed(explorer.not_exchanged)}")
+            left = _listed(explorer.not_exchanged)
+            said.append(f"ignored, but not exchanged, so nobody knows whether it decides anything: {left}")
         if self._recorder is not None and self._recorder.allowed:
             said.append(f"allowed and not explored: {_listed(self._recorder.allowed)}")
         if evidence.naming.columns:

@@ -260,6 +260,8 @@ class Explorer:
             return
         self.exchanged.update(disturbed.changed)
         self.not_exchanged.update(disturbed.left)
+        if not disturbed.changed:
+            return
         self.stage.put(disturbed.picture)
         life = self.stage.live(birth, node.tokens, let_live)
         difference = outcome_differs(self.evidence, base, life)

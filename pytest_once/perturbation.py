@@ -26,7 +26,9 @@ from pytest_once.evidence import Evidence
 from pytest_once.incarnation import Ended
 from pytest_once.life import Life
 from pytest_once.scanning import Cell
+from pytest_once.stores import Exchanged, Store
 from pytest_once.stores.directory import DirectorySnapshot, Entry
+from pytest_once.stores.ledger import LedgerPicture
 from pytest_once.stores.sqlite import is_database, super_journal_of
 from pytest_once.trouble import named, parting
 from pytest_once.world import Picture, World, scratch
@@ -59,18 +61,22 @@ class Perturbed:
 
 
 def perturbed(world: World, picture: Picture, ignore: tuple[str, ...]) -> Perturbed | None:
-    """The same world with every ignored value exchanged; None if it holds no ignored value that can be.
+    """The same world with every ignored value exchanged; None if it holds no ignored value.
 
     ignore: patterns, as a Naming takes them. The ledger is left alone: it is the provider's.
     """
+    if not ignore:
+        return None
     changed: list[str] = []
     left: list[str] = []
     snapshots = []
     for name, snapshot in picture.snapshots:
-        if ignore and isinstance(snapshot, DirectorySnapshot):
+        if isinstance(snapshot, DirectorySnapshot):
             snapshot = _other_directory(name, snapshot, ignore, changed, left)
+        elif not isinstance(snapshot, LedgerPicture):
+            snapshot = _other_store(world.store(name), snapshot, ignore, changed, left)
         snapshots.append((name, snapshot))
-    return Perturbed(Picture(tuple(snapshots)), tuple(changed), tuple(left)) if changed else None
+    return Perturbed(Picture(tuple(snapshots)), tuple(changed), tuple(left)) if changed or left else None
 
 
 def outcome_differs(evidence: Evidence, base: Life, other: Life) -> str | None:
@@ -176,6 +182,28 @@ def _other_content(data: bytes) -> bytes:
     return (_other_text(text.strip()) + ending if len(text) < 100_000 else text + MARK + ending).encode()
 
 
+# Other stores.
+
+
+def _other_store(store: Store, snapshot: Any, ignore: tuple[str, ...], changed: list[str], left: list[str]) -> Any:
+    def ignored(place: str, column: str) -> bool:
+        return matches_place(place, ignore) or matches_column(place, column, ignore)
+
+    if hasattr(store, "exchanged"):
+        found: Exchanged = store.exchanged(snapshot, ignored, other_value)
+        changed += found.changed
+        left += found.left
+        return found.snapshot
+    named = {
+        f"{row.place}.{column} (its store cannot exchange values)"
+        for row in store.rows(snapshot)
+        for column, cell in zip(row.names, row.cells, strict=True)
+        if cell is not None and ignored(row.place, column)
+    }
+    left += sorted(named)
+    return snapshot
+
+
 # Databases.
 
 
@@ -218,7 +246,7 @@ def _other_database(
 
 def _exchange(place: str, connection: sqlite3.Connection, ignore: tuple[str, ...], left: list[str]) -> Iterator[str]:
     """Exchange the ignored values of a database; yields the columns that hold other ones now."""
-    connection.create_function("once_other", 1, _other, deterministic=True)
+    connection.create_function("once_other", 1, other_value, deterministic=True)
     execute = connection.execute
     execute("PRAGMA foreign_keys=OFF")
     tables = execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage ORDER BY name").fetchall()
@@ -263,7 +291,7 @@ def _quoted(name: str) -> str:
 # Values.
 
 
-def _other(cell: Cell) -> Cell:
+def other_value(cell: Cell) -> Cell:
     """Another value of the same type, and where possible of the same form; different ones stay different."""
     if isinstance(cell, str):
         return _other_text(cell)
@@ -302,4 +330,4 @@ def _other_leaves(value: Any, other: Callable[[Any], Any]) -> Any:
 def _other_leaf(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
-    return _other(value) if isinstance(value, (int, float, str)) else value
+    return other_value(value) if isinstance(value, (int, float, str)) else value

@@ -125,6 +125,10 @@ class World:
             )
         )
 
+    def store(self, name: str) -> Store:
+        """One of the stores."""
+        return self._stores[name]
+
     def rows(self, picture: Picture) -> list[Row]:
         """The picture's logical content, store by store in the order they were added."""
         rows: list[Row] = []

@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pytest_once.canonical import Row
 from pytest_once.clock import WINDOW_S
 from pytest_once.scanning import Cell
-from pytest_once.stores import StoreError
+from pytest_once.stores import Exchanged, Ignored, Other, StoreError
 from pytest_once.stores.instants import ServerClock
 from pytest_once.stores.schemas import VERSION, Schema, Table, quoted, read, shown
 
@@ -50,6 +51,10 @@ _SETTINGS = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1 "
     f"-c synchronous_commit=off -c statement_timeout=0 -c lock_timeout={int(LOCKED_S * 1000)}"
 )
+
+_STEP = 1_000_003
+_SMALL_STEP = 10_007
+"""What is added to small integers; primes, so that no two values become the same."""
 
 _Cells = tuple[str | None, ...]
 
@@ -239,6 +244,42 @@ class PostgreSQLStore:
                 values = [int(cell) for cells in rows if (cell := cells[number]) is not None] if owner in owned else []
                 if values:
                     yield owner, max(values) if owned[owner] > 0 else min(values)
+
+    def exchanged(self, snapshot: PostgreSQLSnapshot, ignored: Ignored, other: Other) -> Exchanged:
+        """The picture with other values in the ignored columns, as far as the database's constraints admit them.
+
+        Raises StoreError.
+        """
+        import psycopg
+
+        schema = self._schemas[snapshot.schema]
+        wanted = [
+            (number, column)
+            for number, (table, rows) in enumerate(zip(schema.tables, snapshot.tables, strict=True))
+            for column, name in enumerate(table.columns)
+            if ignored(self._place(table), name) and any(cells[column] is not None for cells in rows)
+        ]
+        if not wanted:
+            return Exchanged(snapshot, ())
+        self.restore(snapshot)
+        changed: list[str] = []
+        left: list[str] = []
+        for number, column in wanted:
+            current = self._read(self._session())
+            table = schema.tables[number]
+            label = f"{self._place(table)}.{table.columns[column]}"
+            tables = list(current.tables)
+            tables[number] = tuple(
+                (*cells[:column], _other(cells[column], table.types[column], other), *cells[column + 1 :])
+                for cells in current.tables[number]
+            )
+            try:
+                self._write(current, replace(current, tables=tuple(tables)))
+            except (psycopg.IntegrityError, psycopg.DataError) as error:
+                left.append(f"{label} ({str(error).splitlines()[0]})")
+            else:
+                changed.append(label)
+        return Exchanged(self._read(self._session()), tuple(changed), tuple(left))
 
     # -- putting back --------------------------------------------------------------------------------
 
@@ -507,3 +548,19 @@ def _cell(text: str | None, kind: str) -> Cell:
     if kind in _FLOATING:
         return float(text)
     return bytes.fromhex(text[2:]) if kind == "bytea" else text
+
+
+def _other(text: str | None, kind: str, other: Other) -> str | None:
+    """Another value of the type, in text."""
+    if text is None:
+        return None
+    if kind == "bool":
+        return "false" if text == "true" else "true"
+    if kind == "int2":
+        return str(int(text) + (_SMALL_STEP if int(text) < 0 else -_SMALL_STEP))
+    if kind == "int4":
+        return str(int(text) + (_STEP if int(text) < 0x7FFFFFFF - _STEP else -_STEP))
+    if kind == "numeric":
+        return str(Decimal(text) + _STEP)
+    value = other(_cell(text, kind))
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pytest_once.canonical import Row
 from pytest_once.scanning import Cell
-from pytest_once.stores import StoreError
+from pytest_once.stores import Exchanged, Ignored, Other, StoreError
 from pytest_once.stores.instants import ServerClock
 
 MOST_KEYS = 10_000
@@ -197,14 +197,47 @@ class RedisStore:
         """A row for each value of each key."""
         return self._clock.ordered(self._rows(snapshot))
 
+    def _place(self, key: Key) -> str:
+        return f"{self.name}/{key.name.decode('utf-8', 'backslashreplace')}"
+
     def _rows(self, snapshot: RedisSnapshot) -> Iterator[Row]:
         for key in snapshot.keys:
-            place = f"{self.name}/{key.name.decode('utf-8', 'backslashreplace')}"
+            place = self._place(key)
             expires = "expires" if key.expires else None
             in_order = key.kind in ("string", "list", "zset", "stream")
             for value in key.value:
                 names = ("kind", "expires", *(_COLUMNS.get(key.kind, ()) or map(str, range(len(value)))))
                 yield Row(place, names, (key.kind, expires, *map(_cell, value)), in_order)
+
+    def exchanged(self, snapshot: RedisSnapshot, ignored: Ignored, other: Other) -> Exchanged:
+        """The picture with other strings, items and values of hashes where they are ignored. Raises StoreError."""
+        changed: list[str] = []
+        left: list[str] = []
+        wanted = [
+            (key, place, column)
+            for key in snapshot.keys
+            for place in [self._place(key)]
+            for column in _COLUMNS.get(key.kind, ("0",))
+            if ignored(place, column)
+        ]
+        if not wanted:
+            return Exchanged(snapshot, ())
+        self.restore(snapshot)
+        for key, place, column in wanted:
+            match key.kind, column:
+                case "string", _:
+                    self._client.set(key.name, _other(key.value[0][0], other), keepttl=True)
+                case "hash", "value":
+                    for name, value in key.value:
+                        self._client.hset(key.name, name, _other(value, other))
+                case "list", _:
+                    for number, (item,) in enumerate(key.value):
+                        self._client.lset(key.name, number, _other(item, other))
+                case _:
+                    left.append(f"{place}.{column} (a {key.kind}'s)")
+                    continue
+            changed.append(f"{place}.{column}")
+        return Exchanged(self.snapshot(), tuple(changed), tuple(left))
 
     # -- putting back --------------------------------------------------------------------------------
 
@@ -244,6 +277,11 @@ def _cell(value: bytes) -> Cell:
     except UnicodeDecodeError:
         return value
     return int(text) if re.fullmatch(r"-?[1-9]\d{0,17}|0", text) else text
+
+
+def _other(value: bytes, other: Other) -> bytes:
+    exchanged = other(_cell(value))
+    return exchanged if isinstance(exchanged, bytes) else str(exchanged).encode()
 
 
 def _driver() -> Any:

@@ -76,6 +76,18 @@ def test_toy(once, contract):
 """
 
 
+def test_what_a_third_partys_store_cannot_exchange_is_told(lab: Lab) -> None:
+    """What is ignored there may decide everything, and nobody has looked."""
+    lab.pytester.makeconftest(TOY)
+    suite = TOY_SUITE.replace("soft_faults=0", 'soft_faults=0, ignore=("toy.value",)')
+    lab.write(f"FILE = {str(lab.path / 'content.toy')!r}\n{suite}")
+    result = lab.explore("--once-report=report.txt")
+    result.assert_outcomes(passed=1, failed=1)
+    text = " ".join((lab.path / "report.txt").read_text(encoding="utf-8").split())
+    assert "nobody knows whether it decides anything: toy.value (its store cannot exchange values)" in text
+    assert "exchanged in every state" not in text
+
+
 @pytest.mark.parametrize("explore", [True, False])
 def test_a_third_partys_store_comes_through_the_hook(lab: Lab, explore: bool) -> None:
     """The world then has it like any other: pictured, put back, told apart, and closed at the end."""

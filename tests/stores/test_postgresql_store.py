@@ -12,6 +12,7 @@ import pytest
 
 from pytest_once.canonical import Naming, Row
 from pytest_once.clock import WINDOW_S
+from pytest_once.perturbation import other_value
 from pytest_once.stores import StoreError
 from pytest_once.stores.postgresql import PostgreSQLStore
 from pytest_once.world import World
@@ -253,3 +254,30 @@ def test_passwords_stay_out_of_messages() -> None:
     with pytest.raises(StoreError) as refused:
         PostgreSQLStore("postgresql://me:secret@127.0.0.1:1/test")
     assert "secret" not in str(refused.value)
+
+
+def test_ignored_values_are_exchanged_as_far_as_their_columns_admit(store: PostgreSQLStore) -> None:
+    """Each by one of its type; what a constraint refuses is told, for nobody has then looked at what it decides."""
+    types = {
+        "small": ("int2", "7"), "whole": ("int4", "7"), "large": ("int8", "7"), "exact": ("numeric", "7.5"),
+        "real": ("float8", "7.5"), "truth": ("bool", "true"), "word": ("text", "'new'"), "bytes": ("bytea", "'\\xff'"),
+        "at": ("timestamptz", "'2026-01-02 03:04:05+00'"), "form": ("jsonb", """'{"n": 1}'"""),
+        "id": ("uuid", "'11111111-1111-4111-8111-111111111111'"),
+        "few": ("int4 CHECK (few < 9)", "7"), "short": ("varchar(3)", "'new'"), "kept": ("text", "'new'"),
+    }  # fmt: skip
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in types.items())
+    values = ", ".join(value for _, value in types.values())
+    execute(store, f"CREATE TABLE kinds ({columns})", f"INSERT INTO kinds VALUES ({values})")
+    before = store.snapshot()
+    exchanged = store.exchanged(
+        before, lambda place, column: place.endswith("/kinds") and column != "kept", other_value
+    )
+    (was,), (row,) = (
+        [one for one in store.rows(seen) if one.place.endswith("/kinds")] for seen in (before, exchanged.snapshot)
+    )
+    same = {name for name, old, new in zip(row.names, was.cells, row.cells, strict=True) if old == new}
+    assert same == {"few", "short", "kept"}
+    assert [told.split("/")[-1].split(" ")[0] for told in exchanged.left] == ["kinds.few", "kinds.short"]
+    assert {told.split(".")[-1] for told in exchanged.changed} == types.keys() - same
+    store.restore(before)
+    assert store.snapshot().key == before.key

@@ -40,6 +40,47 @@ def copies(server: Server) -> list[object]:
     return [name for (name,) in server.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", (pattern,))]
 
 
+# What is ignored
+
+
+def counts_in_postgresql(address: str) -> int:
+    with psycopg.connect(address) as connection:
+        connection.execute("INSERT INTO jobs (task, state) VALUES ('t', '0') ON CONFLICT DO NOTHING")
+        row = connection.execute("UPDATE jobs SET state = (state::int + 1)::text RETURNING state").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def counts_in_redis(address: str) -> int:
+    with redis.Redis.from_url(address) as client:
+        return int(client.incr("attempts"))
+
+
+@pytest.mark.parametrize("decides", [True, False], ids=["decides", "decides nothing"])
+@pytest.mark.parametrize(
+    ("server_url", "counts", "column"),
+    [("postgresql", counts_in_postgresql, "jobs.state"), ("redis_url", counts_in_redis, "attempts.value")],
+)
+def test_an_ignored_value_is_exchanged_on_servers_too(
+    request: pytest.FixtureRequest, server_url: str, counts: Callable[[str], int], column: str, decides: bool
+) -> None:
+    """Not exchanged, a value that decides would be ignored for ever: exhausted, and wrong."""
+    url = request.getfixturevalue(server_url)
+
+    def body(once: Once) -> None:
+        attempts = counts(once.track(url))
+        key = "another" if decides and attempts > 1000 else "o1"
+        careful(once).call("refund", {"order": "o1"}, key=key).raise_for_status()
+
+    report = explore(body, key="o1", soft_faults=0, ignore=(column,))
+    if decides:
+        assert report.verdict is Verdict.INCONCLUSIVE, told(report)
+        assert f"{column} out of the state, but it decides" in report.problem
+    else:
+        assert proven(report), told(report)
+        assert f"ignored; exchanged in every state, which made no difference: {column}" in report.assumptions
+
+
 # PostgreSQL
 
 
