@@ -78,6 +78,9 @@ class Contracts:
 
 contracts = Contracts()
 
+BY_PROVIDER = {"stripe": "stripe_v1"}
+"""A provider's own name, where one of its contracts is what everybody means."""
+
 
 def contract_names() -> tuple[str, ...]:
     """The names of all contracts that have one."""
@@ -85,7 +88,8 @@ def contract_names() -> tuple[str, ...]:
 
 
 def contract_named(name: str) -> Contract:
-    """The contract of that name. Raises ValueError, naming the valid ones, if there is none."""
+    """The contract of that name, or of that provider. Raises ValueError, naming the valid ones, if there is none."""
+    name = BY_PROVIDER.get(name, name)
     if name not in contract_names():
         near = [known for known in contract_names() if name and known.startswith(name)]
         near = near or difflib.get_close_matches(name, contract_names())

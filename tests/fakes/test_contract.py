@@ -86,9 +86,10 @@ def test_contracts_are_found_by_name() -> None:
     assert contract_named("none") is contracts.none is NONE
     with pytest.raises(
         ValueError,
-        match=r"no contract 'stripe' \(did you mean stripe_v1 or stripe_v2\?\); valid names are none, client_key",
+        match=r"no contract 'sqs_std' \(did you mean sqs_standard\?\); valid names are none, client_key",
     ):
-        contract_named("stripe")
+        contract_named("sqs_std")
+    assert contract_named("stripe") is contracts.stripe_v1
 
 
 @pytest.mark.parametrize(
