@@ -50,16 +50,21 @@ class AsyncDatabase(Protocol):
 
 
 class SQLite:
-    """A SQLite file through the sqlite3 module; in WAL mode, fully synchronous, once `migrate` has run.
+    """A SQLite file through the sqlite3 module; in WAL mode once `migrate` has run.
 
-    busy_timeout_s: how long to wait for another process's transaction before NotCommitted is raised.
+    busy_timeout_s: how long to wait for another process's transaction before NotCommitted is raised. power_loss:
+    whether what is committed survives that of the machine too; then each commit waits for the disk, which takes
+    milliseconds. Without, a process may still be killed at any point, but after a power failure or a crash of the
+    system the last commits may be gone, and their effects happen again (https://www.sqlite.org/pragma.html, synchronous
+    = NORMAL in WAL mode).
     """
 
     dialect = Dialect.SQLITE
 
-    def __init__(self, path: str | PathLike[str], *, busy_timeout_s: float = 5.0) -> None:
+    def __init__(self, path: str | PathLike[str], *, busy_timeout_s: float = 5.0, power_loss: bool = True) -> None:
         self.path = os.fspath(path)
         self.busy_timeout_s = busy_timeout_s
+        self.power_loss = power_loss
         self._connections: dict[tuple[int, int], sqlite3.Connection] = {}
 
     def transact(self, steps: Steps[T]) -> T:
@@ -104,7 +109,7 @@ class SQLite:
             known = sqlite3.connect(
                 self.path, timeout=self.busy_timeout_s, isolation_level=None, check_same_thread=False
             )
-            known.execute("PRAGMA synchronous = full")
+            known.execute(f"PRAGMA synchronous = {'full' if self.power_loss else 'normal'}")
             known.execute("PRAGMA foreign_keys = on")
             self._connections[key] = known
         return known
@@ -115,9 +120,10 @@ class AsyncSQLite:
 
     dialect = Dialect.SQLITE
 
-    def __init__(self, path: str | PathLike[str], *, busy_timeout_s: float = 5.0) -> None:
+    def __init__(self, path: str | PathLike[str], *, busy_timeout_s: float = 5.0, power_loss: bool = True) -> None:
         self.path = os.fspath(path)
         self.busy_timeout_s = busy_timeout_s
+        self.power_loss = power_loss
         self._connections: dict[tuple[int, int], tuple[Any, asyncio.Lock]] = {}
 
     async def transact(self, steps: Steps[T]) -> T:
@@ -173,7 +179,7 @@ class AsyncSQLite:
                 raise ImportError("AsyncSQLite needs aiosqlite: pip install aiosqlite") from error
 
             known = await aiosqlite.connect(self.path, timeout=self.busy_timeout_s, isolation_level=None)
-            await known.execute("PRAGMA synchronous = full")
+            await known.execute(f"PRAGMA synchronous = {'full' if self.power_loss else 'normal'}")
             await known.execute("PRAGMA foreign_keys = on")
             self._connections[key] = (known, lock)
         return known

@@ -52,6 +52,29 @@ def test_a_transaction_is_whole_or_not_at_all(store: Store) -> None:
     assert tasks(store) == ["b"]
 
 
+@pytest.mark.parametrize(("how", "level"), [({}, 2), ({"power_loss": False}, 1)])
+def test_commits_wait_for_the_disk_unless_told_otherwise(tmp_path: Path, how: dict[str, bool], level: int) -> None:
+    """S4.1: 2 is FULL, 1 NORMAL, where the machine's last moments may be lost and a process's never."""
+
+    def asked() -> Steps[Any]:
+        return (yield Statement("PRAGMA synchronous"))
+
+    def asks(level: Any) -> int:
+        return int(level[0][0])
+
+    with closing(SQLite(tmp_path / "blocking.db", **how)) as database:
+        assert asks(database.transact(asked())) == level
+
+    async def awaiting() -> int:
+        database = AsyncSQLite(tmp_path / "awaiting.db", **how)
+        try:
+            return asks(await database.transact(asked()))
+        finally:
+            await database.close()
+
+    assert asyncio.run(awaiting()) == level
+
+
 def test_migrations_are_applied_once(open_store: Opener) -> None:
     """A second start finds nothing to do."""
     assert open_store("own").migrate() == []
