@@ -165,7 +165,7 @@ class _Gate(Generic[D]):
         text, trouble = _json(value)
         outcome = Outcome(Certainty.SUCCEEDED, trouble or "the tool returned")
         recorded = yield from self._record(attempt, outcome, text, None)
-        if recorded.stored.state is not State.SUCCEEDED:
+        if recorded.stored.state is not State.SUCCEEDED or recorded.contradiction:
             raise Unrecorded(
                 request.id,
                 f"{request.id} was executed, but after its lease had ended; the intent had become "

@@ -102,12 +102,16 @@ def resolve(intent_id: str, decision: str, by: str, why: str, now: float, result
 
     An UNKNOWN intent can be decided before anybody was asked. Where a late answer contradicts what was decided, the
     person's word replaces that.
-    Raises NotResolved, and ValueError for a decision, name or reason that is none.
+    Raises NotResolved, and ValueError for a decision, name, reason or result that is none.
     """
     if decision not in DECISIONS:
         raise ValueError(f"decision {decision!r}: say {' or '.join(DECISIONS)}")
     if not by.strip() or not why.strip():
         raise ValueError("say who decides, and why: it is the only evidence there will be")
+    if decision != EXECUTED:
+        result = None
+    elif result is not None:
+        _must_be_json(result)
     rows = yield Statement(f"SELECT {COLUMNS} FROM gate_intents WHERE intent_id = ?", (intent_id,))
     if not rows:
         raise NotResolved(f"there is no intent {intent_id!r}")
@@ -130,6 +134,18 @@ def resolve(intent_id: str, decision: str, by: str, why: str, now: float, result
     raise NotResolved(
         f"{intent_id} is {found.state}, not UNKNOWN" + (f" ({found.reason})" if found.reason else "") + _remedy(found)
     )
+
+
+def _must_be_json(result: str) -> None:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON value")
+
+    try:
+        json.loads(result, parse_constant=refuse)
+    except ValueError as error:
+        raise ValueError(
+            f"the result {result!r:.100} is no JSON, and every later caller would have to read it: {error}"
+        ) from error
 
 
 def _remedy(found: Stored) -> str:

@@ -162,7 +162,7 @@ class _Reconciler(Generic[D]):
         sought = _sought(found)
         lookup = self.lookups.get(found.tool, Lookup())
         asked_at = self.clock()
-        answer = None if lookup.exact is None else (yield from _ask_provider(lookup.exact, sought))
+        answer = None if lookup.exact is None else _usable((yield from _ask_provider(lookup.exact, sought)))
         judged = judge(sought, answer, self.promises.get(found.tool, NOTHING), asked_at)
         if judged.judgement in (Judgement.EXECUTED, Judgement.NOT_EXECUTED):
             if (yield Transact(_decide(found, judged, self.clock()))):
@@ -178,9 +178,7 @@ class _Reconciler(Generic[D]):
         candidates: Any = ()
         if lookup.candidates is not None:
             candidates = yield from _ask_provider(lookup.candidates, sought)
-        if isinstance(candidates, Exception):
-            candidates = [{"candidates could not be looked up": f"{type(candidates).__name__}: {candidates}"}]
-        if (yield Transact(_ask_person(found, judged.reason, list(candidates), self.clock()))):
+        if (yield Transact(_ask_person(found, judged.reason, _readable(candidates), self.clock()))):
             round_.asked.append(found.intent_id)
 
 
@@ -189,6 +187,32 @@ def _ask_provider(function: Callable[[Sought], Any], sought: Sought) -> Flow[Any
         return (yield Call(functools.partial(function, sought)))
     except Exception as error:
         return error
+
+
+def _usable(answer: Any) -> Sequence[Found] | Exception:
+    """What a look-up says. Anything but a list of Found proves nothing: an empty error body is no absence."""
+    if isinstance(answer, Exception):
+        return answer
+    if not isinstance(answer, (list, tuple)) or not all(isinstance(one, Found) for one in answer):
+        return TypeError(f"it returned {answer!r:.100}, and not a list of Found")
+    try:
+        json.dumps([one.result for one in answer], allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return TypeError(f"what it found has a result that is no JSON value: {error}")
+    return answer
+
+
+def _readable(candidates: Any) -> list[Any]:
+    """Candidates for a person; why there are none, if they cannot be shown."""
+    trouble = f"{type(candidates).__name__}: {candidates}" if isinstance(candidates, Exception) else ""
+    if not trouble and not isinstance(candidates, (list, tuple)):
+        trouble = f"{candidates!r:.100} is no list"
+    if not trouble:
+        try:
+            json.dumps(candidates)
+        except (TypeError, ValueError) as error:
+            trouble = f"they are no JSON: {error}"
+    return [{"candidates could not be looked up": trouble}] if trouble else list(candidates)
 
 
 def _sought(found: Stored) -> Sought:

@@ -142,7 +142,8 @@ def _late(attempt: Attempt, outcome: Outcome, result: str | None, now: float) ->
 def contradicts(attempt: Attempt, outcome: Outcome, found: Stored) -> bool:
     """Whether a late outcome and what is stored cannot both be true."""
     if outcome.certainty is Certainty.SUCCEEDED:
-        return found.state is not State.SUCCEEDED and not _of_one_effect(attempt, found)
+        another = found.state is not State.SUCCEEDED or found.attempts > attempt.number
+        return another and not _of_one_effect(attempt, found)
     if outcome.certainty in (Certainty.FAILED, Certainty.NEVER_ARRIVED):
         return found.state is State.SUCCEEDED and found.attempts == attempt.number and not attempt.resend
     return False

@@ -136,3 +136,32 @@ def test_a_late_success_decides_a_resend_of_which_nobody_knows(
 
 def _rows(sql: str, *values: object) -> Steps[list[Any]]:
     return (yield Statement(sql, values))
+
+
+def test_two_proven_effects_are_put_to_a_person(
+    door: Door, provider: Provider, open_store: Opener, clock: Clock
+) -> None:
+    """S4.5: a person said that nothing had happened, the next attempt acted, and then the first one's success comes."""
+    other = Door(open_store("own"), clock)
+
+    def meanwhile() -> None:
+        _decide(other, "not-executed")
+        assert other.call(provider.act).result == {"id": "re_1"}
+
+    with pytest.raises(Unrecorded, match="the two contradict each other"):
+        door.call(_late(door, provider, meanwhile))
+    assert len(provider.effects) == 2
+    (question,) = door.questions()
+    assert question.contradiction and "ended late with SUCCEEDED" in question.reason
+    assert door.state() is State.SUCCEEDED
+    door.store.transact(people.resolve(REFUND.id, "executed", "ada", "paid one back", door.clock()))
+    assert door.questions() == [] and door.call(provider.act).result == {"id": "re_1"}
+
+
+@pytest.mark.parametrize("result", ["notjson", "{", "NaN", "Infinity"])
+def test_a_person_gives_a_result_that_can_be_read(door: Door, provider: Provider, result: str) -> None:
+    """S4.7: every later caller would stumble over it, for ever."""
+    door.refused(provider.then(TIMED_OUT))
+    with pytest.raises(ValueError, match="is no JSON"):
+        door.store.transact(people.resolve(REFUND.id, "executed", "ada", "looked it up", door.clock(), result))
+    assert door.state() is State.UNKNOWN

@@ -215,3 +215,27 @@ def test_async_lookups_are_awaited(tmp_path: Path) -> None:
         return found.state
 
     assert asyncio.run(scenario()) is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, "", set(), None, False, Found("re_1"), [{"id": "re_1"}], [Found(object())], [Found(math.nan)]],
+    ids=["dict", "text", "set", "none", "false", "alone", "dicts", "no JSON", "NaN"],
+)
+def test_an_answer_that_is_no_list_of_found_proves_nothing(door: Door, clock: Clock, answer: Any) -> None:
+    """S3.4: the body of an error must not become a proof of absence, nor end the round."""
+    clock.now += 86400
+    round_ = door.reconcile({"refund": Lookup(exact=lambda sought: answer)})
+    assert (round_.waiting, round_.not_executed, round_.executed) == ([REFUND.id], [], [])
+    assert door.state() is State.UNKNOWN
+
+
+@pytest.mark.parametrize("candidates", [7, [object()]], ids=["no list", "no JSON"])
+def test_candidates_that_cannot_be_shown_do_not_keep_the_question_back(
+    door: Door, clock: Clock, candidates: Any
+) -> None:
+    """S4.7: a person decides all the same, and sees why there are none."""
+    clock.now += LEASE_S
+    door.reconcile({"refund": Lookup(candidates=lambda sought: candidates)})
+    (question,) = door.questions()
+    assert "could not be looked up" in str(question.candidates)
