@@ -23,6 +23,10 @@ class Later(Exception):
     """Not everything could be sent yet; the worker is started again."""
 
 
+class NotAnswered(Exception):
+    """The adapter does not do what the question is about, so nothing could go wrong."""
+
+
 class Scene:
     """What a check uses. outbox: opened for this life."""
 
@@ -50,8 +54,24 @@ class Scene:
             self.once.tool(self.outbox.put, name="put", key=put_key(number), atomic=True)(number, _nothing)
 
     def put_in_steps(self, number: int, before_commit: Callable[[], None] | None = None) -> None:
-        """Make a change and its message, as the application does it."""
-        self.outbox.put(number, before_commit or _nothing)
+        """Make a change and its message, as the application does it. Raises NotAnswered if nothing came of it."""
+        begun = f"review: change {number} was begun"
+        if self.outbox.changed(number) and self.once.ledger.recall(begun) is None:
+            raise NotAnswered(f"changed({number}) is true before that change was made")
+        self.once.ledger.remember(begun, True)
+        announced = self.outbox.changed(number)  # then nothing is left to be done
+
+        def announce() -> None:
+            nonlocal announced
+            announced = True
+            if before_commit is not None:
+                before_commit()
+
+        self.outbox.put(number, announce)
+        if not announced:
+            raise NotAnswered(f"put({number}, before_commit) has not called before_commit()")
+        if not self.outbox.changed(number) and not self.outbox.stored(number):
+            raise NotAnswered(f"after put({number}) neither changed({number}) nor stored({number}) is true")
 
     def as_first_sent(self, message: Sent) -> Sent:
         """The message under the id it was first sent under: whether that stays is another question's affair."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,49 @@ def test_what_cannot_be_asked_is_unknown_and_no_pass(
     monkeypatch.setattr("examples.outbox_review.corrected.ADAPTER", SilentAdapter())
     assert main(["examples.outbox_review.corrected:ADAPTER", "--only", "5", "--max-states", "1"]) == 1
     assert "cannot be asked, the adapter has no lease_s" in capsys.readouterr().out
+
+
+class Idle(corrected.Outbox):
+    """Does nothing, and says so."""
+
+    def put(self, number: int, before_commit: Callable[[], None]) -> None:
+        pass
+
+
+class Pretending(Idle):
+    """Does nothing, and says that all is there."""
+
+    def changed(self, number: int) -> bool:
+        return True
+
+    stored = changed
+
+
+class Hasty(corrected.Outbox):
+    """Does it, and lets nobody look before the commit."""
+
+    def put(self, number: int, before_commit: Callable[[], None]) -> None:
+        super().put(number, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("outbox", "why"),
+    [
+        (Idle, "has not called before_commit()"),
+        (Pretending, "changed(1) is true before that change was made"),
+        (Hasty, "has not called before_commit()"),
+    ],
+)
+def test_an_outbox_that_does_nothing_has_no_yes(outbox: type[corrected.Outbox], why: str) -> None:
+    """S2.12: where nothing happens nothing goes wrong, and that is no answer."""
+
+    class Adapter(corrected.Adapter):
+        def open(self, directory: Path, *_: str) -> corrected.Outbox:
+            return outbox(directory)
+
+    (row,) = review(Adapter(), questions=(1,))
+    assert row.said is UNKNOWN, row.evidence
+    assert why in " ".join(row.evidence)
 
 
 def test_a_search_that_is_not_finished_is_unknown() -> None:
