@@ -5,8 +5,8 @@
     UNKNOWN  → IN_FLIGHT             only where the provider's promise makes a resend under the same key safe
     FAILED   → IN_FLIGHT             certainly no effect, so it may be registered again
 
-An expired lease leads to UNKNOWN. A clock that is wrong makes an intent UNKNOWN too early or too late, and nobody acts on
-that. Whether a key is still kept, or an absence proven, is judged by the clock too: there a wrong one does harm.
+An expired lease leads to UNKNOWN. A clock that is wrong makes an intent UNKNOWN too early or too late, and nobody acts
+on that. Whether a key is still kept, or an absence proven, is judged by the clock too: there a wrong one does harm.
 """
 
 from __future__ import annotations
