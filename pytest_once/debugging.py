@@ -59,10 +59,7 @@ def scene(violation: Violation) -> Scene | None:
     if not violation.story:
         return None
     life = violation.story[-1]
-    earlier, plan = (
-        violation.schedule.lives[: len(violation.story) - 1],
-        violation.schedule.lives[len(violation.story) - 1],
-    )
+    *earlier, plan = violation.schedule.lives[: len(violation.story)]
     if plan.deliver is not None:
         return None
     number = _decisive(life, violation)

@@ -223,20 +223,23 @@ class RedisStore:
         if not wanted:
             return Exchanged(snapshot, ())
         self.restore(snapshot)
-        for key, place, column in wanted:
-            match key.kind, column:
-                case "string", _:
-                    self._client.set(key.name, _other(key.value[0][0], other), keepttl=True)
-                case "hash", "value":
-                    for name, value in key.value:
-                        self._client.hset(key.name, name, _other(value, other))
-                case "list", _:
-                    for number, (item,) in enumerate(key.value):
-                        self._client.lset(key.name, number, _other(item, other))
-                case _:
-                    left.append(f"{place}.{column} (a {key.kind}'s)")
-                    continue
-            changed.append(f"{place}.{column}")
+        try:
+            for key, place, column in wanted:
+                match key.kind, column:
+                    case "string", _:
+                        self._client.set(key.name, _other(key.value[0][0], other), keepttl=True)
+                    case "hash", "value":
+                        for name, value in key.value:
+                            self._client.hset(key.name, name, _other(value, other))
+                    case "list", _:
+                        for number, (item,) in enumerate(key.value):
+                            self._client.lset(key.name, number, _other(item, other))
+                    case _:
+                        left.append(f"{place}.{column} (a {key.kind}'s)")
+                        continue
+                changed.append(f"{place}.{column}")
+        except self._redis.RedisError as error:
+            raise StoreError(f"the values of Redis at {self._where} cannot be exchanged: {error}") from error
         return Exchanged(self.snapshot(), tuple(changed), tuple(left))
 
     # -- putting back --------------------------------------------------------------------------------
